@@ -92,7 +92,7 @@ LINEAR_SCAN: Record = primitive(
     native_check=True,
     rounding="sum",
     running=True,
-    fragment="device",
+    fragment="computed",
 )
 
 
@@ -161,7 +161,7 @@ LOGCUMSUMEXP = primitive(
     native_check=True,
     rounding="product",
     running=True,
-    fragment="device",
+    fragment="computed",
 )
 # The position of the running extreme; the latest of equal ones, a NaN being more extreme than all.
 CUMEXTREME = primitive(

@@ -100,7 +100,8 @@ def logcumsumexp(xp: Any, x: Array, dim: int) -> Array:
         for t in range(1, out.shape[0]):  # in order, so that the branch of the logarithm is too
             out[t] = _complex_logaddexp(xp, out[t - 1], out[t])
         return xp.moveaxis(out, 0, dim)
-    return accumulate(xp, "logaddexp", widen(x), dim).astype(x.dtype, copy=False)
+    wide = x.astype(np.float64) if xp is np else widen(x)
+    return accumulate(xp, "logaddexp", wide, dim).astype(x.dtype, copy=False)
 
 
 def _complex_logaddexp(xp: Any, a: Array, b: Array) -> Array:

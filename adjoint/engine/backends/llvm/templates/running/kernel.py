@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
@@ -23,6 +24,7 @@ from adjoint.engine.backends.registers.elementwise import (
     stored_kind,
     to_memory,
 )
+from adjoint.engine.backends.registers.math.exponential import exp_of_negative
 from adjoint.engine.backends.registers.operations import combine, identity
 from adjoint.engine.backends.registers.vector import Code, V, select, type_text
 from adjoint.engine.core.dtype import DType, int64
@@ -60,8 +62,11 @@ class Running:
         match self.name:
             case "cumsum":  # 0.0 + -0.0 would be 0.0
                 return [code.const(-0.0 if self.wide[0] == "f" else 0, self.wide, lanes)]
-            case "linear_scan" | "logcumsumexp":  # whether there is a result before, and it
+            case "linear_scan":  # whether there is a result before, and it
                 return [code.const(0, "i1", lanes), code.const(0, self.wide, lanes)]
+            case "logcumsumexp":  # the largest element, the sum of exponentials less it, the result
+                kinds = (self.wide, self.wide, kind_of(self.dtype))
+                return [code.const(v, k, lanes) for v, k in zip((-inf, 0, 0), kinds, strict=True)]
             case "cumprod":
                 return [code.const(1, self.wide, lanes)]
         none = code.const(0, "i64", lanes)
@@ -80,8 +85,13 @@ class Running:
                 later = select(carried[0], offset + x * carried[1], offset)
                 return [x.code.const(1, "i1", x.lanes), later]
             case "logcumsumexp":
-                later = select(carried[0], LOWER["logaddexp"](carried[1], x), x)
-                return [x.code.const(1, "i1", x.lanes), later]
+                top, total, _ = carried
+                larger = x > top
+                # Of equal ones the difference is 0, infinite ones too; that of a NaN is one.
+                part = exp_of_negative(select(x.eq(top), 0.0, -abs(x - top)))
+                total = select(larger, total * part + 1.0, total + part)
+                top, narrow = select(larger, x, top), kind_of(self.dtype)
+                return [top, total, top.convert(narrow) + LOWER["log"](total.convert(narrow))]
         hit = x >= carried[0] if self.name == "cummax" else x <= carried[0]
         if x.is_float:  # none after a NaN but another one
             hit = hit | x.isnan()

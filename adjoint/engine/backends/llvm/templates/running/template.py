@@ -47,6 +47,8 @@ def described(node: Node) -> Running:
     wide = kind_of(spec.dtype)
     if name == "cumsum" and wide == "f32" and spec.shape[dim] > LONG:
         wide = "f64"  # as eager execution does
+    if name == "logcumsumexp":
+        wide = "f64"  # rounding errors of a long one would grow with its length
     lines = prod(spec.shape[dim + 1 :]) == 1
     reverse = bool(node.params.get("reverse", False))
     return Running(name, spec.dtype, wide, reverse, lines, values)
