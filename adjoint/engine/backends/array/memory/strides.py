@@ -83,6 +83,8 @@ def copy_with(xp: Any, x: Array, strides: Any, dtype: Any = None) -> Array:
             return x.astype(dtype, order="K")  # only a stride of 0 has no place of its own
         strides = format_strides("copy", x.shape, element_strides(x), preserve_format)
     out = allocate(xp, x.shape, dtype, strides)
+    if xp is np and x.dtype != dtype and 0 in x.strides:  # what repeats is converted once
+        x = x[tuple([slice(1) if s == 0 else slice(None) for s in x.strides])].astype(dtype)
     out[...] = x
     return out
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError, ShapeValueError
-from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.families import composite, fit
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import broadcast_shapes
 from adjoint.engine.ops.common.checks import require
@@ -46,6 +46,18 @@ def _record(
     return composite(name, compose, *vjps, operands=operands, fragment="composed")
 
 
+def _ranked(g: Tensor, x: Tensor, y: Tensor, z: Tensor, margin: float) -> Tensor:
+    """The gradient of what is clamped; at the bound itself it counts, as everywhere."""
+    behind = -widen(z) * (widen(x) - widen(y)) + margin
+    return widen(g).masked_fill(behind.lt(0), 0)
+
+
+def _softly(g: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The gradient of x times y."""
+    x, y = widen(x), widen(y)
+    return -widen(g) * (-x * y).sigmoid()
+
+
 HINGE_EMBEDDING_LOSS = _record("hinge_embedding_loss", _hinge, "x", "y", counted=1)
 COSINE_EMBEDDING_LOSS = _record("cosine_embedding_loss", _cosine, "x", "y", "target", counted=2)
 MARGIN_RANKING_LOSS = _record(
@@ -54,8 +66,24 @@ MARGIN_RANKING_LOSS = _record(
     "x",
     "y",
     "z",
+    vjps=(
+        lambda g, x, y, z, x_spec, margin: fit(-widen(z) * _ranked(g, x, y, z, margin), x_spec),
+        lambda g, x, y, z, y_spec, margin: fit(widen(z) * _ranked(g, x, y, z, margin), y_spec),
+        lambda g, x, y, z, z_spec, margin: fit(
+            (widen(y) - widen(x)) * _ranked(g, x, y, z, margin), z_spec
+        ),
+    ),
 )
-SOFT_MARGIN_LOSS = _record("soft_margin_loss", lambda x, y: -LOG_SIGMOID(x * y), "x", "y")
+SOFT_MARGIN_LOSS = _record(
+    "soft_margin_loss",
+    lambda x, y: -LOG_SIGMOID(x * y),
+    "x",
+    "y",
+    vjps=(
+        lambda g, x, y, x_spec: fit(_softly(g, x, y) * widen(y), x_spec),
+        lambda g, x, y, y_spec: fit(_softly(g, x, y) * widen(x), y_spec),
+    ),
+)
 
 
 @public(namespaces=FUNCTIONAL)

@@ -52,7 +52,12 @@ MSE_LOSS = loss_record(
     lambda g, x, y: g * (x - y) * 2,
     lambda g, x, y: g * (y - x) * 2,
 )
-L1_LOSS = loss_record("l1_loss", lambda x, y: (x - y).abs())
+L1_LOSS = loss_record(
+    "l1_loss",
+    lambda x, y: (x - y).abs(),
+    lambda g, x, y: g * (x - y).sgn(),
+    lambda g, x, y: g * (y - x).sgn(),
+)
 HUBER_LOSS = loss_record(
     "huber_loss",
     _huber,
