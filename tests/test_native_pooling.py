@@ -186,3 +186,34 @@ def test_padding_from_inside_copies(mode: str, data: Any) -> None:
 
 def _pairs(low: int, high: int) -> Any:
     return st.tuples(st.integers(low, high), st.integers(low, high))
+
+
+MOVED = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("seed", range(3))
+def test_elements_that_are_only_moved(seed: int, dtype: str) -> None:
+    """Padding with what is inside, and nearest pixels: bit for bit, along all dimensions at once."""
+    rng = np.random.default_rng(seed)
+    rank = seed + 1
+    sizes = rng.integers(4, 24, rank).tolist()
+    x = ad.from_numpy(rng.standard_normal((2, 3, *sizes))).to(getattr(ad, dtype))
+    layouts = [x, x.transpose(0, 1), x.contiguous().flip(-1)]
+    widths = rng.integers(0, 4, (rank, 2)).tolist()
+    wanted = rng.integers(1, 60, rank).tolist()
+    for y in layouts:
+        array = y.double().numpy()
+        for mode, name in MOVED.items():
+            around = [n for pair in reversed(widths) for n in pair]
+            pad: Any = ad.compile(
+                lambda y, mode=mode, around=around: F.pad(y, around, mode=mode), backend="native"
+            )
+            right = np.pad(array, [(0, 0), (0, 0), *widths], mode=name)  # type: ignore[call-overload]
+            assert np.array_equal(pad(y).double().numpy(), right)
+            assert np.array_equal(F.pad(y, around, mode=mode).double().numpy(), right)
+        right = array
+        for d, (n, size) in enumerate(zip(sizes, wanted, strict=True)):
+            places = np.minimum(np.arange(size, dtype=np.float32) * np.float32(n / size), n - 1)
+            right = right.take(places.astype(int), axis=d + 2)
+        assert np.array_equal(F.interpolate(y, wanted).double().numpy(), right)

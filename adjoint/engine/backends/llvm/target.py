@@ -62,7 +62,7 @@ class LlvmTarget(Target):
     )  # fmt: skip
     kept_whole = frozenset(
         {*bags.TEMPLATES, *distances.TEMPLATES, *groups.TEMPLATES, *sampling.TEMPLATES}
-    ).union(padding.KEPT_WHOLE, random_order.KEPT_WHOLE, running.KEPT_WHOLE)
+    ).union(padding.KEPT_WHOLE, pooling.KEPT_WHOLE, random_order.KEPT_WHOLE, running.KEPT_WHOLE)
     permutes = True
     reads_parts = True
     few_columns = 1024

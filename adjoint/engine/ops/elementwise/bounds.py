@@ -215,6 +215,21 @@ def relu(input: Tensor) -> Tensor:
     return RELU(input)
 
 
+def _shrunk(g: Tensor, x: Tensor, lambd: float) -> Tensor:
+    """g, but 0 where x is within `lambd` of zero."""
+    return filled(g, (x >= -lambd) & (x <= lambd), 0)
+
+
+HARDSHRINK = composite(
+    "hardshrink",
+    lambda x, lambd: _shrunk(x, x, lambd),
+    _shrunk,
+    operands=("x",),
+    keeps_layout=True,
+    fragment="computed",
+)
+
+
 @public(method=True)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Elements within `lambd` of zero replaced by zero."""
@@ -223,7 +238,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
         raise NotImplementedError(
             f"hardshrink: not implemented for {input.dtype.name}. Convert to a floating dtype."
         )
-    return filled(input, (input >= -lambd) & (input <= lambd), 0)
+    return HARDSHRINK(input, lambd=lambd)
 
 
 @public(method=True)

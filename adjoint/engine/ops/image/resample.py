@@ -339,7 +339,8 @@ def _resample_all(x: Tensor, rules: Rules, divisor: float | None, transposed: bo
             x = _with_edges(x, dim, rule)
         return x
     dtype = x.dtype
-    x = x.float() if dtype.is_half else x  # rounded once, at the end
+    if dtype.is_half and not (x.device.type == "cpu" and is_copied(rules, divisor, transposed)):
+        x = x.float()  # rounded once, at the end
     if transposed and divisor is not None:
         x = x / divisor
     if _is_by_views(x, rules):
@@ -350,6 +351,14 @@ def _resample_all(x: Tensor, rules: Rules, divisor: float | None, transposed: bo
     if not transposed and divisor is not None:
         x = x / divisor
     return x.to(dtype)
+
+
+COPIES = ("nearest", "reflect", "replicate", "circular")  # one element each, as it is
+
+
+def is_copied(rules: Rules, divisor: float | None, transposed: bool) -> bool:
+    """Whether nothing is computed with elements, whose dtype then does not matter."""
+    return divisor is None and not transposed and all(rule[0] in COPIES for _, rule in rules)
 
 
 def _transposed(g: Tensor, rules: Rules, divisor: float | None, transposed: bool) -> Tensor:
@@ -375,11 +384,23 @@ def resampled(x: Tensor, rules: dict[int, Rule], divisor: float | None = None) -
     whole = _is_by_views(x, listed) or _is_by_parts(x, listed)
     if len(rules) == 1 and divisor is None and not whole:
         ((dim, rule),) = rules.items()
+        if x.dtype.is_half and x.device.type == "cpu" and rule[0] in COPIES:
+            return RESAMPLE_ALL(x, rules=((dim, rule),), divisor=None, transposed=False)
         return RESAMPLE(x, dim=dim, rule=rule, transposed=False)
     return RESAMPLE_ALL(x, rules=_in_order(*rules.items()), divisor=divisor, transposed=False)
 
 
 @lru_cache(maxsize=512)
 def _in_order(*rules: tuple[int, Rule]) -> Rules:
-    """First the dimensions in which most elements go."""
-    return tuple(sorted(rules, key=lambda item: item[1][2] / max(item[1][1], 1)))
+    """First the dimensions in which most elements go.
+
+    Of equal ones, rows are summed before their elements are, which are fewer then; and elements are
+    repeated before the rows they are in, which are copied whole.
+    """
+
+    def place(item: tuple[int, Rule]) -> tuple[float, int]:
+        dim, rule = item
+        grows = rule[2] / max(rule[1], 1)
+        return grows, -dim if grows > 1 else dim
+
+    return tuple(sorted(rules, key=place))

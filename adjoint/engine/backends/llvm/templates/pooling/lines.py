@@ -112,13 +112,13 @@ class ResampleWords(LaunchWords):
     pieces: Any
 
 
-def resample_text(name: str, kind: str, across: bool, copied: bool) -> Text:
+def resample_text(name: str, kind: str, across: bool) -> Text:
     """Each element of a line a weighted sum of a few of another line's.
 
     After the words comes, for each element of the result, where its terms begin among
     the pairs that follow (and at the end their number), then the pairs: a place, and a weight as
     the bits of a double. Vectors run along what lies inside the lines, or (`across`) over several
-    lines of neighbouring elements. `copied` elements are one term each, of weight one.
+    lines of neighbouring elements.
     """
     w = CodeWriter()
     word = ResampleWords.read_by(w)
@@ -153,15 +153,8 @@ def resample_text(name: str, kind: str, across: bool, copied: bool) -> Text:
         of, to = line * word.source_size * inner, p * inner
         whole = inner.quotient(w.whole(LANES)) * LANES
 
-        if copied:
-            begin = of + w.load(pairs, "i64", first * 2) * inner
-
         def some(i: V, lanes: int) -> None:
-            if copied:
-                x = w.load(source, kind, begin + i, lanes)
-            else:
-                x = total(of + i, inner, first, last, lanes)
-            w.store(x, target, to + i)
+            w.store(total(of + i, inner, first, last, lanes), target, to + i)
 
         w.loop(0, whole, lambda i: some(i, LANES), step=LANES)
         w.loop(whole, inner, lambda i: some(i, 1))
@@ -195,61 +188,78 @@ def resample_text(name: str, kind: str, across: bool, copied: bool) -> Text:
 
 @dataclass(slots=True)
 class CopyWords(LaunchWords):
-    """Lines made of runs of other lines' elements; the runs follow, `RUN` words of each."""
+    """Lines made of elements of other lines, which they are: `count` numbers of lines follow."""
 
     source: Any
     target: Any
     source_size: Any  # of a line
     size: Any  # of a line of the result
+    source_count: Any  # of lines, in each of several images
+    count: Any  # of lines of the result
     runs: Any
-    pieces: Any  # lines
+    pieces: Any  # lines of the result
 
 
 RUN = 5  # words of a run: where to, where from, step there, how many, whether they are added
 
 
-def copy_text(name: str, kind: str) -> Text:
-    """Each line the elements of another line, run by run (padding with what is inside).
+def copy_text(name: str, kind: str, in_runs: bool) -> Text:
+    """Each line the elements of another line (padding with what is inside, nearest pixels).
 
-    Runs that are added come after those that are put where they are added to.
+    After the numbers of lines come runs, `RUN` words of each, or for each element its place. Runs
+    that are added come after those that are put where they are added to. A line that is the same
+    as the one before it is a copy of that.
     """
     w = CodeWriter()
     word = CopyWords.read_by(w)
     source, target = w.pointer(word.source), w.pointer(word.target)
-    runs = w.at("%args", "i64", w.whole(CopyWords.word_count()))
+    numbers = w.at("%args", "i64", w.whole(CopyWords.word_count()))
+    table = w.at(numbers, "i64", word.count)
     low, high = w.share(word.pieces)
+    size = word.size
+
+    def vectors(count: V, of: str, at: V, to: V) -> None:
+        def put(i: V, lanes: int) -> None:
+            w.store(w.load(of, kind, at + i, lanes), target, to + i)
+
+        whole = count.quotient(w.whole(LANES)) * LANES
+        w.loop(0, whole, lambda i: put(i, LANES), step=LANES)
+        w.loop(whole, count, lambda i: put(i, 1))
+
+    def run(r: V, at: V, to: V) -> None:
+        shift, place, step, count, adds = [w.load(table, "i64", r * RUN + k) for k in range(RUN)]
+        at, to = at + place, to + shift
+
+        def put_singly() -> None:
+            w.loop(0, count, lambda i: w.store(w.load(source, kind, at + i * step), target, to + i))
+
+        def add(i: V) -> None:
+            x = w.load(source, kind, at + i * step)
+            w.store(w.load(target, kind, to + i) + x, target, to + i)
+
+        w.either(
+            adds.eq(1),
+            lambda: w.loop(0, count, add),
+            lambda: w.either(step.eq(1), lambda: vectors(count, source, at, to), put_singly),
+        )
 
     def line(n: V) -> None:
-        def run(r: V) -> None:
-            to, at, step, count, adds = [w.load(runs, "i64", r * RUN + k) for k in range(RUN)]
-            to, at = to + n * word.size, at + n * word.source_size
+        image, o = w.split(n, word.count)
+        mine = w.load(numbers, "i64", o)
+        at, to = (image * word.source_count + mine) * word.source_size, n * size
+        again = (n > low) & (o > 0) & mine.eq(w.load(numbers, "i64", o - (o > 0).convert("i64")))
 
-            def put(i: V, lanes: int) -> None:
-                w.store(w.load(source, kind, at + i, lanes), target, to + i)
+        def anew() -> None:
+            if in_runs:
+                w.loop(0, word.runs, lambda r: run(r, at, to))
+                return
 
-            def put_vectors() -> None:
-                whole = count.quotient(w.whole(LANES)) * LANES
-                w.loop(0, whole, lambda i: put(i, LANES), step=LANES)
-                w.loop(whole, count, lambda i: put(i, 1))
+            def element(i: V) -> None:
+                w.store(w.load(source, kind, at + w.load(table, "i64", i)), target, to + i)
 
-            def put_singly() -> None:
-                w.loop(
-                    0,
-                    count,
-                    lambda i: w.store(w.load(source, kind, at + i * step), target, to + i),
-                )
+            w.loop(0, size, element)
 
-            def add(i: V) -> None:
-                x = w.load(source, kind, at + i * step)
-                w.store(w.load(target, kind, to + i) + x, target, to + i)
-
-            w.either(
-                adds.eq(1),
-                lambda: w.loop(0, count, add),
-                lambda: w.either(step.eq(1), put_vectors, put_singly),
-            )
-
-        w.loop(0, word.runs, run)
+        w.either(again, lambda: vectors(size, target, to - size, to), anew)
 
     w.loop(low, high, line)
     return w.finish(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -18,9 +19,12 @@ from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, Status, double_bits, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.engine.ops.image.resample import Rule, inside, table
+from adjoint.engine.ops.image.resample import Rule, Rules, inside, is_copied, table
 
 FLOATS = {"float32": "f32", "float64": "f64"}
+COPIED = {**FLOATS, "float16": "i16", "bfloat16": "i16"}
+MOST_LINES = 1 << 12  # whose numbers go with a launch
+KEPT_WHOLE = ("resample_all",)
 LONG_RUN = 4  # elements of a run from which on it is copied sooner than gathered
 
 
@@ -203,15 +207,17 @@ def resample_steps(
     (source,), out, dim = operands, results[0], node.params["dim"]
     kind = FLOATS[out.buffer.dtype.name]
     rule, transposed = node.params["rule"], node.params["transposed"]
+    label = f"resample {rule[0]}"
+    if is_copied(((dim, rule),), None, transposed):
+        return [_copied(source, out, ((dim, rule),), label)]
     if dim == len(out.shape) - 1 and (runs := copied_runs(rule, transposed)) is not None:
-        return [_copy_runs(source, out, runs, f"resample {rule[0]}")]
+        return [_copy(source, out, source.shape[dim], out.shape[dim], (0,), 1, runs, label)]
     rows = table(rule, transposed)
     starts = [0]
     for row in rows:
         starts.append(starts[-1] + len(row))
     outer, inner = prod(out.shape[:dim]), prod(out.shape[dim + 1 :])
     across = inner == 1
-    copied = not across and all(len(row) == 1 and row[0][1] == 1.0 for row in rows)
     pieces = -(-outer // lines.LANES) if across else outer * out.shape[dim]
     pairs = [word for row in rows for i, weight in row for word in (i, double_bits(weight))]
     words = lines.ResampleWords(
@@ -219,14 +225,14 @@ def resample_steps(
         source_size=source.shape[dim], size=out.shape[dim], pieces=pieces,
     )  # fmt: skip
     launch = Launch(
-        function=f"resample_{kind}_{int(across)}_{int(copied)}",
-        text=lambda name: lines.resample_text(name, kind, across, copied),
+        function=f"resample_{kind}_{int(across)}",
+        text=lambda name: lines.resample_text(name, kind, across),
         words=[*words.listed(), *starts, *pairs],
         reads=(whole(source.buffer),),
         writes=(whole(out.buffer),),
         pieces=pieces,
         cost=2 * outer * inner * starts[-1],
-        label=f"resample {rule[0]}",
+        label=label,
     )
     return [launch]
 
@@ -250,17 +256,75 @@ def copied_runs(rule: Rule, transposed: bool) -> list[tuple[int, ...]] | None:
     return words
 
 
-def _copy_runs(source: Place, out: Place, runs: list[tuple[int, ...]], label: str) -> Launch:
-    kind = FLOATS[out.buffer.dtype.name]
-    pieces = prod(out.shape[:-1])
+def accepts_copied(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Elements that are only moved, of sizes that are known."""
+    if not on_cpu(node, inputs) or not is_copied(**node.params):
+        return False
+    rules, shape = node.params["rules"], node.outputs[0].spec.shape
+    dims = sorted(dim for dim, _ in rules)
+    known = all(type(n) is int for _, rule in rules for n in rule[1:3])
+    between = shape[dims[0] : dims[-1]]
+    return (
+        known
+        and node.outputs[0].spec.dtype.name in COPIED
+        and all(type(n) is int for n in between)
+        and prod(between) <= MOST_LINES
+    )
+
+
+def copied_steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
+    """One launch, along all dimensions at once."""
+    rules = node.params["rules"]
+    return [_copied(operands[0], results[0], rules, f"resample {rules[0][1][0]}")]
+
+
+def _copied(source: Place, out: Place, rules: Rules, label: str) -> Launch:
+    """Elements moved along some dimensions, one of which may be the last."""
+    by_dim = dict(rules)
+    first, last, end = min(by_dim), max(by_dim), len(out.shape) - 1
+    along = by_dim.pop(end, None)
+    outside = range(first, end if along is not None else last + 1)
+    numbers = [0]
+    for dim in outside:
+        rule = by_dim.get(dim)
+        places = [row[0][0] for row in table(rule, False)] if rule else range(out.shape[dim])
+        numbers = [n * source.shape[dim] + place for n in numbers for place in places]
+    lines_of_source = prod([source.shape[dim] for dim in outside])
+    if along is not None:
+        runs = copied_runs(along, False)
+        places = runs if runs is not None else [row[0][0] for row in table(along, False)]
+        sizes = along[1:3]
+    else:
+        inner = prod(out.shape[last + 1 :])
+        places, sizes = [(0, 0, 1, inner, 0)], (inner, inner)
+    return _copy(source, out, *sizes, numbers, lines_of_source, places, label)
+
+
+def _copy(
+    source: Place,
+    out: Place,
+    source_size: int,
+    size: int,
+    numbers: Sequence[int],
+    source_count: int,
+    places: Sequence[Any],
+    label: str,
+) -> Launch:
+    kind = COPIED[out.buffer.dtype.name]
+    in_runs = bool(places) and isinstance(places[0], tuple)
+    pieces = prod(out.shape) // size if size else 0
     words = lines.CopyWords(
-        source=address(source), target=address(out), source_size=source.shape[-1],
-        size=out.shape[-1], runs=len(runs), pieces=pieces,
+        source=address(source), target=address(out), source_size=source_size, size=size,
+        source_count=source_count, count=len(numbers), runs=len(places) if in_runs else 0,
+        pieces=pieces,
     )  # fmt: skip
+    table_words = [word for run in places for word in run] if in_runs else places
     return Launch(
-        function=f"resample_copy_{kind}",
-        text=lambda name: lines.copy_text(name, kind),
-        words=[*words.listed(), *[word for run in runs for word in run]],
+        function=f"resample_copy_{kind}_{int(in_runs)}",
+        text=lambda name: lines.copy_text(name, kind, in_runs),
+        words=[*words.listed(), *numbers, *table_words],
         reads=(whole(source.buffer),),
         writes=(whole(out.buffer),),
         pieces=pieces,
@@ -274,4 +338,5 @@ TEMPLATES = {
     "scatter": Template(accepts_scatter, scatter_packed, scatter_steps, zeros=frozenset({0})),
     "scatter_reduce": Template(accepts_scatter, scatter_packed, scatter_steps),
     "resample": Template(accepts_resample, first_packed, resample_steps),
+    "resample_all": Template(accepts_copied, first_packed, copied_steps),
 }
