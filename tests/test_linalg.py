@@ -120,3 +120,26 @@ def test_low_rank_factors_reproduce_a_low_rank_matrix() -> None:
     U, S, V = ad.pca_lowrank(a, q=3)
     centred = a - a.mean(0, keepdim=True)
     np.testing.assert_allclose((U * S @ V.T).numpy(), centred.numpy(), atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+def test_derivatives_of_determinants_are_cofactors(dtype: str) -> None:
+    """Of matrices far from singular, nearly singular ones, singular ones, and all in one batch."""
+    rng = np.random.default_rng(5)
+    parts = rng.standard_normal((2, 3, 6, 6))
+    x = (parts[0] + 1j * parts[1] if dtype == "complex64" else parts[0]).astype(dtype)
+    x[1, 0] = x[1, 1] * (1 + 1e-6)
+    x[2, 0] = x[2, 1]
+    wide = np.complex128 if dtype == "complex64" else np.float64
+    for given in (x[:2], x[0], x[1]) if dtype == "complex64" else (x, x[0], x[1], x[2]):
+        minors = np.empty(given.shape, wide)
+        for i, j in np.ndindex(6, 6):
+            rest = np.delete(np.delete(given.astype(wide), i, -2), j, -1)
+            minors[..., i, j] = np.linalg.det(rest) * (-1) ** (i + j)
+        leaf = ad.from_numpy(given.copy()).requires_grad_()
+        determinant = ad.linalg.det(leaf)
+        (determinant.real if leaf.is_complex() else determinant).sum().backward()
+        assert leaf.grad is not None
+        wanted = minors.conj()
+        error = np.abs(leaf.grad.numpy() - wanted).max() / np.abs(wanted).max()
+        assert error < (1e-12 if dtype == "float64" else 2e-6)

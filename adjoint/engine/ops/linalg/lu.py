@@ -36,6 +36,7 @@ PERMUTATION: Record = primitive(
     None,
     batched_params=same_params,
     fails="values",
+    fragment="host_looped",
 )
 
 
@@ -92,7 +93,13 @@ def _lu_infer(x: Spec, name: str, check: bool) -> tuple[Spec, Spec, Spec]:
 
 # LU_FACTOR: (L and U in one matrix, LAPACK's 1-based exchanges, info).
 LU_FACTOR: Record = primitive(
-    "lu_factor", _lu_infer, _lu_vjp, outputs=3, batched_params=same_params, fails="values"
+    "lu_factor",
+    _lu_infer,
+    _lu_vjp,
+    outputs=3,
+    batched_params=same_params,
+    fails="values",
+    fragment="host_looped",
 )
 
 

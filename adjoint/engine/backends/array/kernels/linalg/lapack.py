@@ -71,8 +71,10 @@ def lu_factor(xp: Any, x: Array, name: str, check: bool) -> tuple[Array, Array, 
 @lowers(lu.PERMUTATION)
 def permutation(xp: Any, pivots: Array, size: int, inverse: bool) -> Array:
     (pivots,) = host(xp, pivots)
+    if pivots.ndim == 1:
+        return xp.asarray(_exchanged(pivots.tolist(), size, inverse))
     out = np.broadcast_to(np.arange(size), (*pivots.shape[:-1], size)).copy()
-    lanes = tuple(np.indices(pivots.shape[:-1], sparse=True)) if pivots.ndim > 1 else ()
+    lanes = tuple(np.indices(pivots.shape[:-1], sparse=True))
     for i in range(pivots.shape[-1]):
         j = (*lanes, pivots[..., i] - 1)
         row = out[..., i].copy()
@@ -81,6 +83,14 @@ def permutation(xp: Any, pivots: Array, size: int, inverse: bool) -> Array:
     if inverse:
         out = np.argsort(out, axis=-1)
     return xp.asarray(out)
+
+
+def _exchanged(pivots: list[int], size: int, inverse: bool) -> Array:
+    """The same of one matrix, without NumPy's calls at each exchange."""
+    rows = list(range(size))
+    for i, pivot in enumerate(pivots):
+        rows[i], rows[pivot - 1] = rows[pivot - 1], rows[i]
+    return np.argsort(rows) if inverse else np.array(rows, np.int64)
 
 
 @lowers(ldl.LDL_FACTOR)
