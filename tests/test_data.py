@@ -68,6 +68,22 @@ def test_random_split_by_fraction_covers_all_once() -> None:
         random_split(range(1), [0.5, 0.5])
 
 
+@pytest.mark.parametrize(
+    "halves",
+    [
+        lambda data, g: [part.indices for part in random_split(data, [0.5, 0.5], generator=g)],
+        lambda data, g: np.split(np.array(list(RandomSampler(data, generator=g))), 2),
+        lambda data, g: np.split(np.array(list(SubsetRandomSampler(data, generator=g))), 2),
+        lambda data, g: np.split(np.array(list(DistributedSampler(data, 1, 0, seed=7))), 2),
+    ],
+    ids=["random_split", "RandomSampler", "SubsetRandomSampler", "DistributedSampler"],
+)
+def test_orders_are_unrelated_to_labels_of_the_same_seed(halves: Any) -> None:
+    labels = ad.randint(0, 2, (1000,), generator=ad.Generator().manual_seed(7)).numpy()
+    for half in halves(range(1000), ad.Generator().manual_seed(7)):
+        assert 0.4 < labels[half].mean() < 0.6
+
+
 def test_samplers() -> None:
     drawn = list(RandomSampler(range(5), num_samples=12))
     assert sorted(drawn[:5]) == sorted(drawn[5:10]) == list(range(5))

@@ -23,6 +23,20 @@ def random_seed(generator: Generator | None = None) -> int:
     return int(randint(0, 2**63 - 1, (), dtype=int64, generator=generator).item())
 
 
+def random_order(count: int, generator: Generator | None = None) -> list[int]:
+    """0, 1, ... count - 1 at random, unrelated to what else is drawn with the generator's seed.
+
+    `randperm` sorts the words that `randint` makes numbers of: where labels were drawn with the
+    same seed, a split by it would have each class in a part of its own.
+    """
+    return randperm(count, generator=own_generator(generator)).tolist()
+
+
+def own_generator(generator: Generator | None = None) -> Generator:
+    """One whose seed is drawn from another (None: the CPU's default)."""
+    return Generator().manual_seed(random_seed(generator))
+
+
 def _check_count(who: str, name: str, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise ValueError(
@@ -65,7 +79,7 @@ class RandomSampler(Sampler[int]):
         data_source: what is sampled; only its length is read.
         replacement: draw each index independently.
         num_samples: how many indices to give; the length of the dataset unless given.
-        generator: the source of randomness; unless given, a seed is drawn from the default one.
+        generator: what a seed is drawn from for each pass; the default one unless given.
 
     Example:
         >>> sorted(RandomSampler(range(4)))
@@ -96,9 +110,7 @@ class RandomSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         n, left = len(self.data_source), self.num_samples
-        generator = self.generator
-        if generator is None:
-            generator = Generator().manual_seed(random_seed())
+        generator = own_generator(self.generator)
         while left > 0:
             if self.replacement:
                 drawn = randint(0, n, (min(left, 32),), dtype=int64, generator=generator).tolist()
@@ -119,7 +131,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in randperm(len(self.indices), generator=self.generator).tolist():
+        for i in random_order(len(self.indices), self.generator):
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -258,8 +270,7 @@ class DistributedSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         count = len(self.dataset)
         if self.shuffle:
-            generator = Generator().manual_seed(self.seed + self.epoch)
-            order = randperm(count, generator=generator).tolist()
+            order = random_order(count, Generator().manual_seed(self.seed + self.epoch))
         else:
             order = list(range(count))
         if order and len(order) < self.total_size:  # repeat from the start until shares are equal

@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import Any
 
 from adjoint.data.dataset import Subset
+from adjoint.data.sampler import random_order
 from adjoint.engine.core.state.rng import Generator, default_generator
-from adjoint.engine.ops.random.random import randperm
 
 
 def _lengths_of(fractions: Sequence[float], total: int) -> list[int]:
@@ -55,7 +55,7 @@ def random_split(
             f"Received {list(lengths)} for {total} items."
         )
     sizes = [int(n) for n in lengths]
-    order = randperm(total, generator=generator).tolist()
+    order = random_order(total, generator)
     return [
         Subset(dataset, order[end - size : end])
         for end, size in zip(accumulate(sizes), sizes, strict=True)

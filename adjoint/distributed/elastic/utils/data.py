@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Sized
 from typing import TypeVar
 
-from adjoint.data.sampler import DistributedSampler
+from adjoint.data.sampler import DistributedSampler, random_order
 from adjoint.engine.core.state.rng import Generator
-from adjoint.engine.ops.random.random import randperm
 
 Item = TypeVar("Item")
 
@@ -46,9 +45,9 @@ class ElasticDistributedSampler(DistributedSampler):
         self.total_size = self.num_samples * self.num_replicas
 
     def __iter__(self) -> Iterator[int]:
-        generator = Generator().manual_seed(self.epoch)
         left = len(self.dataset) - self.start_index
-        order = [i + self.start_index for i in randperm(left, generator=generator).tolist()]
+        order = random_order(left, Generator().manual_seed(self.epoch))
+        order = [i + self.start_index for i in order]
         order *= math.ceil(self.total_size / left)
         return iter(order[: self.total_size][self.rank :: self.num_replicas])
 
