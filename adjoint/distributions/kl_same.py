@@ -11,6 +11,7 @@ from adjoint.distributions.binomial import Binomial
 from adjoint.distributions.categorical import Categorical
 from adjoint.distributions.cauchy import Cauchy
 from adjoint.distributions.continuous_bernoulli import ContinuousBernoulli
+from adjoint.distributions.covariance import log_diagonal
 from adjoint.distributions.dirichlet import Dirichlet
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.distributions.exponential import Exponential
@@ -26,11 +27,7 @@ from adjoint.distributions.lowrank_multivariate_normal import (
     log_det,
     low_rank_mahalanobis,
 )
-from adjoint.distributions.multivariate_normal import (
-    MultivariateNormal,
-    log_diagonal,
-    mahalanobis,
-)
+from adjoint.distributions.multivariate_normal import MultivariateNormal, mahalanobis
 from adjoint.distributions.normal import Normal
 from adjoint.distributions.one_hot_categorical import OneHotCategorical
 from adjoint.distributions.pareto import Pareto

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.distributions import constraints
+from adjoint.distributions.covariance import log_diagonal
 from adjoint.distributions.distribution import Distribution
-from adjoint.distributions.multivariate_normal import log_diagonal
 from adjoint.distributions.utils import HALF_LOG_TAU, lazy_property, standard_normal
 from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.linalg.cholesky import cholesky

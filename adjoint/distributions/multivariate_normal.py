@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.distributions import constraints
+from adjoint.distributions.covariance import (
+    ByFactor,
+    factor_of,
+    log_diagonal,
+    precision_to_scale_tril,
+    the_one_given,
+)
 from adjoint.distributions.distribution import Distribution
-from adjoint.distributions.utils import HALF_LOG_TAU, lazy_property, standard_normal
+from adjoint.distributions.utils import HALF_LOG_TAU, standard_normal
 from adjoint.engine.core.errors import ShapeValueError
-from adjoint.engine.ops.linalg.cholesky import cholesky, cholesky_inverse
 from adjoint.engine.ops.linalg.solve import solve_triangular
 from adjoint.engine.ops.shape.dims import broadcast_shapes
 from adjoint.engine.tensor.tensor import Tensor
@@ -22,26 +28,10 @@ def mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
     return z.pow(2).sum(-1)
 
 
-def log_diagonal(factor: Tensor) -> Tensor:
-    """Half the logarithm of the determinant of L L^T."""
-    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-
-
-def precision_to_scale_tril(precision: Tensor) -> Tensor:
-    """The Cholesky factor of the inverse of a matrix, without inverting it."""
-    upper = cholesky(precision.flip((-2, -1))).flip((-2, -1))  # precision = U U^T
-    return _inverse(upper.mT)
-
-
 _precision_to_scale_tril = precision_to_scale_tril  # PyTorch's name
 
 
-def _inverse(lower: Tensor) -> Tensor:
-    identity = lower.new_ones((lower.shape[-1],)).diag_embed().expand(lower.shape)
-    return solve_triangular(lower, identity, upper=False)
-
-
-class MultivariateNormal(Distribution):
+class MultivariateNormal(ByFactor, Distribution):
     """Normal vectors with a mean and a covariance (or its inverse, or its Cholesky factor).
 
     Args:
@@ -75,55 +65,19 @@ class MultivariateNormal(Distribution):
     ) -> None:
         if loc.ndim < 1:
             raise ShapeValueError("loc must be at least one-dimensional.")
-        given = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        present = {name: m for name, m in given.items() if m is not None}
-        if len(present) != 1:
-            raise ValueError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
-                "specified."
-            )
-        ((name, matrix),) = present.items()
-        if matrix.ndim < 2:
-            raise ShapeValueError(
-                f"{name} must be at least two-dimensional, with optional leading batch dimensions"
-            )
+        name, matrix = the_one_given(covariance_matrix, precision_matrix, scale_tril)
         batch = broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
         size = loc.shape[-1]
         self.__dict__[name] = matrix.expand((*batch, *matrix.shape[-2:]))
         self.loc = loc.expand((*batch, size))
         super().__init__(batch, (size,), validate_args=validate_args)
-        if name == "scale_tril":
-            self._unbroadcasted_scale_tril = matrix
-        elif name == "covariance_matrix":
-            self._unbroadcasted_scale_tril = cholesky(matrix)
-        else:
-            self._unbroadcasted_scale_tril = precision_to_scale_tril(matrix)
+        self._unbroadcasted_scale_tril = factor_of(name, matrix)
 
     def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
         expanded._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
 
     def _matrix_shape(self) -> tuple[int, ...]:
         return (*self._batch_shape, *self._event_shape, *self._event_shape)
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        """The Cholesky factor of the covariance."""
-        return self._unbroadcasted_scale_tril.expand(self._matrix_shape())
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        """The covariance."""
-        factor = self._unbroadcasted_scale_tril
-        return (factor @ factor.mT).expand(self._matrix_shape())
-
-    @lazy_property
-    def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance."""
-        return cholesky_inverse(self._unbroadcasted_scale_tril).expand(self._matrix_shape())
 
     @property
     def mean(self) -> Tensor:

@@ -8,13 +8,12 @@ from typing import Any
 
 from adjoint.distributions import constraints
 from adjoint.distributions.chi2 import Chi2
+from adjoint.distributions.covariance import ByFactor, factor_of, log_diagonal, the_one_given
 from adjoint.distributions.exp_family import ExponentialFamily
-from adjoint.distributions.multivariate_normal import log_diagonal, precision_to_scale_tril
-from adjoint.distributions.utils import concrete_values, lazy_property, standard_normal
-from adjoint.engine.core.errors import ShapeValueError
+from adjoint.distributions.utils import concrete_values, standard_normal
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.ops.create.ranges import arange
-from adjoint.engine.ops.linalg.cholesky import cholesky, cholesky_inverse, cholesky_solve
+from adjoint.engine.ops.linalg.cholesky import cholesky_solve
 from adjoint.engine.ops.linalg.det import slogdet
 from adjoint.engine.ops.shape.dims import broadcast_shapes
 from adjoint.engine.ops.special.gamma_family import mvlgamma
@@ -26,7 +25,7 @@ def _mvdigamma(x: Tensor, p: int) -> Tensor:
     return (x.unsqueeze(-1) - steps).digamma().sum(-1)
 
 
-class Wishart(ExponentialFamily):
+class Wishart(ByFactor, ExponentialFamily):
     """Sums of `df` outer products of normal vectors of mean 0, by the Bartlett decomposition.
 
     Args:
@@ -61,23 +60,7 @@ class Wishart(ExponentialFamily):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        present = {name: m for name, m in given.items() if m is not None}
-        if len(present) != 1:
-            raise ValueError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
-                "specified."
-            )
-        ((name, matrix),) = present.items()
-        if matrix.ndim < 2:
-            raise ShapeValueError(
-                "scale_tril must be at least two-dimensional, with optional leading batch "
-                "dimensions"
-            )
+        name, matrix = the_one_given(covariance_matrix, precision_matrix, scale_tril)
         if not isinstance(df, Tensor):
             df = matrix.new_full((), df)
         batch = broadcast_shapes(df.shape, matrix.shape[:-2])
@@ -94,12 +77,7 @@ class Wishart(ExponentialFamily):
                 "< df < ndim.",
                 stacklevel=2,
             )
-        if name == "scale_tril":
-            self._unbroadcasted_scale_tril = matrix
-        elif name == "covariance_matrix":
-            self._unbroadcasted_scale_tril = cholesky(matrix)
-        else:
-            self._unbroadcasted_scale_tril = precision_to_scale_tril(matrix)
+        self._unbroadcasted_scale_tril = factor_of(name, matrix)
         self._make_chi2()
 
     def _make_chi2(self) -> None:
@@ -113,22 +91,6 @@ class Wishart(ExponentialFamily):
 
     def _matrix_shape(self) -> tuple[int, ...]:
         return (*self._batch_shape, *self._event_shape)
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        """The Cholesky factor of the covariance."""
-        return self._unbroadcasted_scale_tril.expand(self._matrix_shape())
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        """The covariance of the vectors."""
-        factor = self._unbroadcasted_scale_tril
-        return (factor @ factor.mT).expand(self._matrix_shape())
-
-    @lazy_property
-    def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance."""
-        return cholesky_inverse(self._unbroadcasted_scale_tril).expand(self._matrix_shape())
 
     @property
     def mean(self) -> Tensor:
