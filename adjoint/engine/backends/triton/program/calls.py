@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, put
 from adjoint.engine.compiler.memory.places import ARENA, INPUT
 from adjoint.engine.compiler.schedule.plan import Plan
@@ -69,7 +71,7 @@ def copy_into(target: Any, source: Any) -> None:
     """`put`; without a kernel where memory is just the same, which takes the host less."""
     whole = target.flags.c_contiguous and source.flags.c_contiguous
     same = target.shape == source.shape and target.dtype == source.dtype
-    if whole and same and hasattr(target.data, "copy_from_device_async"):  # a GPU's
+    if whole and same and target.__class__ is not ndarray:  # the interpreter's are NumPy's
         if target.nbytes:
             target.data.copy_from_device_async(source.data, target.nbytes)
     else:
