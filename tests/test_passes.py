@@ -431,6 +431,21 @@ def test_the_verifier_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         run_passes(graph, steps)
 
 
+def test_a_node_that_is_changed_in_place_is_found() -> None:
+    """At the latest in the last result: before, only new nodes are verified."""
+
+    def changing(graph: DataflowGraph) -> DataflowGraph:
+        graph.nodes[0].outputs[0].spec = graph.inputs[0].spec._replace(dtype=ad.float64)
+        return graph
+
+    for number in range(len(PIPELINE) + 1):
+        graph, _ = graph_of(lambda x: x * 2, matrix())
+        steps = list(PIPELINE)
+        steps.insert(number, ("changing", changing, "a pass that changes what it was given"))
+        with pytest.raises(GraphError, match=r"after the pass .*: v\d+ = mul\b.*infers"):
+            run_passes(graph, steps, verify=True)
+
+
 def test_a_replacement_of_another_type_is_refused() -> None:
     from adjoint.engine.graph.passes.rewrite import rebuild
 

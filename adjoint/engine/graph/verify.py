@@ -27,8 +27,12 @@ def verifying() -> bool:
     return os.environ.get("ADJOINT_VERIFY", "0") not in ("", "0")
 
 
-def verify(graph: DataflowGraph) -> DataflowGraph:
-    """Raise GraphError naming the offending node; return the graph otherwise."""
+def verify(graph: DataflowGraph, known: set[Node] | None = None) -> DataflowGraph:
+    """Raise GraphError naming the offending node; return the graph otherwise.
+
+    Of nodes in `known`, which were verified before, only where they stand is looked at; it gets
+    the others.
+    """
     defined: set[Value] = set(graph.inputs)
     names = {v.name for v in graph.inputs}
     if len(names) != len(graph.inputs):
@@ -42,19 +46,27 @@ def verify(graph: DataflowGraph) -> DataflowGraph:
                 raise GraphError(f"{node!r}: defines {out.name} a second time")
             names.add(out.name)
             defined.add(out)
-        for inner in subgraphs(node).values():
-            verify(inner)
-        if node.record.compose is None:
-            inferred = node.record.infer(*map(as_operand, node.inputs), **node.params)
-            specs = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
-            if specs != tuple(o.spec for o in node.outputs):
-                raise GraphError(f"{node!r}: has {[o.spec for o in node.outputs]}, infers {specs}")
-        elif node.subgraph is not None:
-            verify_composition(node)
+        if known is None or node not in known:
+            verify_node(node)
+            if known is not None:
+                known.add(node)
     for out in graph.outputs:
         if out not in defined:
             raise GraphError(f"output {out!r} is not defined")
     return graph
+
+
+def verify_node(node: Node) -> None:
+    """Raise GraphError unless a node's outputs are what its record infers, its graphs right."""
+    for inner in subgraphs(node).values():
+        verify(inner)
+    if node.record.compose is None:
+        inferred = node.record.infer(*map(as_operand, node.inputs), **node.params)
+        specs = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
+        if specs != tuple(o.spec for o in node.outputs):
+            raise GraphError(f"{node!r}: has {[o.spec for o in node.outputs]}, infers {specs}")
+    elif node.subgraph is not None:
+        verify_composition(node)
 
 
 def verify_composition(node: Node) -> None:
