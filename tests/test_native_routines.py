@@ -11,6 +11,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.runtime import routines, symbols
+from adjoint.engine.backends.llvm.templates.lapack import template
 from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.ops.linalg.failures import WRONG_PIVOTS
 from adjoint.engine.ops.linalg.pairs import OF_PAIRS
@@ -168,10 +169,16 @@ def test_factors_are_factors(dtype: str) -> None:
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=0, atol=1e-13 * n)
 
 
-@pytest.mark.parametrize("size", [110, 260])
+@pytest.mark.parametrize("threaded", [False, True])
 @pytest.mark.parametrize("name", sorted(MATRICES.keys() - {"cholesky, failing", "ldl, unchecked"}))
-def test_large_real_matrices(name: str, size: int, programs: list[native.Native]) -> None:
+def test_large_real_matrices(
+    name: str, threaded: bool, programs: list[native.Native], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Beyond the plain algorithms, and where a single matrix has the library's threads."""
+    size = 110
+    if threaded:
+        monkeypatch.setattr(template, "THREADED", size)
+        monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # has none, or fewer
     x = some(np.random.default_rng(size), "float64", (size, size)) / size**0.5
     agree(MATRICES[name], x + ad.eye(size, dtype=x.dtype), digits=1e-8)
     assert not any(program.calls_eager for program in programs)
