@@ -16,7 +16,6 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
@@ -30,6 +29,7 @@ os.environ.setdefault("ADJOINT_CACHE_DIR", str(Path(__file__).parent.parent / ".
 import adjoint as ad
 from adjoint.engine.backends.array import executor
 from adjoint.engine.core.operations.record import HOOKS
+from tests import quick_code
 
 # How long an example takes says how busy the machine is. Examples are the same in every run;
 # HYPOTHESIS_PROFILE=random looks for others.
@@ -86,17 +86,12 @@ def _left_out(config: pytest.Config) -> frozenset[str]:
     return frozenset(term[1] for term in terms) if plain and not named else frozenset()
 
 
-# The arithmetic of addresses in loops, rewritten: a fourth of LLVM's time, for code that is faster
-# and no different. Passes that move loads and stores stay: they show what is said wrongly of memory.
-PASSES_LEFT_OUT = ("-disable-lsr",)
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """Quick tests' code is made without one of LLVM's passes, and kept apart from other code."""
+    """Quick tests' code is made without some of LLVM's passes, and kept apart from other code."""
     if "slow" not in _left_out(config):
         return
-    for option in PASSES_LEFT_OUT:
-        llvm.set_option("tests", option)
+    os.environ[quick_code.SAID] = "1"
+    quick_code.leave_out_passes()
     folder = Path(os.environ["ADJOINT_CACHE_DIR"])
     if folder.name != "quick":  # as it is already where several processes share the tests
         os.environ["ADJOINT_CACHE_DIR"] = str(folder / "quick")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import llvmlite.binding as llvm
 import pytest
 
 from adjoint.engine import assembly
@@ -17,6 +16,7 @@ from adjoint.engine.backends.registers.elementwise import LOWER, supports
 from adjoint.engine.backends.registers.vector import Features, V
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.operations.record import REGISTRY
+from tests.assembly_text import assembly_of, with_every_pass
 from tests.native_code import write
 
 assembly.load_lazy()
@@ -31,20 +31,13 @@ ROUNDING = {name + suffix for name in ("floor", "ceil", "trunc", "rint") for suf
 NAMES = sorted(name for name in LOWER if supports(name, dt.float32))
 
 
-def assembly_of(text: str, cpu: str) -> str:
-    """A module's code for a processor."""
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    triple = TARGETS[cpu][0]
-    machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=1, reloc="pic")
-    with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
-        module.verify()
-        return str(machine.emit_assembly(module))
-
-
 def calls(text: str, cpu: str) -> set[str]:
     """The functions of other libraries that a module's code for a processor calls."""
-    code = assembly_of(text, cpu)
+    return called(assembly_of(text, TARGETS[cpu][0], cpu))
+
+
+def called(code: str) -> set[str]:
+    """The functions of other libraries that code calls."""
     found = re.findall(r"([A-Za-z_.][\w.]*)@(?:GOT|PLT)", code)
     found += re.findall(r"\b(?:bl|callq)[ \t]+([A-Za-z_.][\w.]*)", code)
     return {name for name in found if not name.startswith((".L", "adjoint", "_GLOBAL"))}
@@ -95,11 +88,13 @@ def test_tiles_stay_in_registers(cpu: str, monkeypatch: pytest.MonkeyPatch) -> N
     together = lines_kernel.vectors_together()
     size = (together // lines_kernel.ACROSS, lines_kernel.ACROSS)
     along = (together, lines_kernel.line_sums_text("lines", "f32", True, size, 1))
-    for sums, (function, declarations) in (tall, *thin, along):
-        text = "\n".join([*sorted(declarations), function])
-        assert calls(text, cpu) == set()
+    kernels = (tall, *thin, along)
+    texts = ["\n".join([*sorted(declared), function]) for _, (function, declared) in kernels]
+    codes = with_every_pass(texts, TARGETS[cpu][0], cpu)
+    for (sums, _), code in zip(kernels, codes, strict=True):
+        assert called(code) == set()
         found = 0
-        for block in re.split(r"\n(?=\.LBB)", assembly_of(text, cpu)):
+        for block in re.split(r"\n(?=\.LBB)", code):
             lines = [line for line in block.splitlines() if line.startswith("\t")]
             if sum(adding in line for line in lines) >= sums:
                 found += 1

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forking import ROOT, forking
+from tests.forking import ROOT, TRAINING, forking
 
 Command = Callable[[Path], tuple[int, str, str]]  # runs a script: status, output, stderr
 SCRIPTS = sorted((ROOT / "tests" / "scripts").glob("*.py"))
@@ -45,7 +45,7 @@ def expected_of(script: Path) -> Path:
 def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
     program = tmp_path_factory.mktemp("command") / "adjoint.py"
     program.write_text((ROOT / "adjoint" / "cli" / "__main__.py").read_text())
-    with forking("adjoint.cli") as process:
+    with forking("adjoint.cli", *TRAINING) as process:
         yield lambda script: process.run(program, "run", str(script))
 
 
