@@ -59,3 +59,27 @@ def test_large_matrices_are_turned_tile_by_tile(rows: int, columns: int) -> None
     for got, want in zip(turned, (array.T, array.T + array.T[:, :1], array[:, ::-1]), strict=True):
         np.testing.assert_array_equal(got.numpy(), want)
     np.testing.assert_array_equal(x.t().contiguous().numpy(), array.T)  # as a fragment
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_short_rows_of_many_dimensions(seed: int) -> None:
+    """Vectors go along another dimension than the last where that is short."""
+    rng = np.random.default_rng(seed)
+    for dtype in (np.float32, np.int8, np.bool_, np.float64):
+        rank = int(rng.integers(4, 7))
+        shape = tuple(int(n) for n in rng.choice([1, 2, 3, 5, 8, 17], rank))
+        order = [int(d) for d in rng.permutation(rank)]
+        turned = [int(d) for d in rng.permutation(rank)[: rng.integers(0, rank + 1)]]
+        array = (rng.standard_normal(shape) * 3).astype(dtype)
+        want = np.flip(array.transpose(order), turned)
+        copied = ad.compile(
+            lambda x, order=order, turned=turned: x.permute(order).flip(turned).contiguous(),
+            backend="native",
+        )
+        np.testing.assert_array_equal(copied(ad.from_numpy(array)).numpy(), want)
+        joined = ad.compile(
+            lambda x, order=order: ad.cat([x.permute(order), x.permute(order)], -1),
+            backend="native",
+        )
+        both = np.concatenate([array.transpose(order)] * 2, -1)
+        np.testing.assert_array_equal(joined(ad.from_numpy(array)).numpy(), both)

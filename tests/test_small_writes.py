@@ -258,3 +258,21 @@ def test_a_program_sees_writes() -> None:
     with ad.profiler.profile() as profile:
         call(x)
     assert any("exp" in event.key for event in profile.key_averages())
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64, ad.int64, ad.bool, ad.bfloat16])
+@pytest.mark.parametrize("value", [0, 1, -0.0, 2.5])
+def test_fills_of_many_elements(dtype: ad.dtype, value: float) -> None:
+    """Zeros are written as bytes, others by blocks: each element is what one alone is."""
+    one = ad.tensor([value]).to(dtype)
+    if dtype in (ad.bool, ad.int64):
+        value = one.item()
+    for shape in ((3,), (301, 203), (70_001,)):
+        x = ad.ones(shape, dtype=dtype)
+        view = x[::2]
+        view.fill_(value)
+        assert (x[1::2] == 1).all()
+        for filled in (view, x.fill_(value), ad.full(shape, value, dtype=dtype)):
+            assert (filled == one).all()
+            if dtype.is_floating_point:
+                assert (filled.signbit() == one.signbit()).all()

@@ -15,10 +15,19 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from adjoint.engine.compiler.loops.ir import AffineReference, Form, Kernel, LoopKernel
+from adjoint.engine.compiler.loops.ir import (
+    LOAD,
+    POINT,
+    AffineReference,
+    Form,
+    Kernel,
+    LoopKernel,
+    Op,
+)
 from adjoint.engine.compiler.loops.narrowing import narrowed
 from adjoint.engine.compiler.loops.nest import host_dtype
 from adjoint.engine.compiler.memory.places import OWN
+from adjoint.engine.core.dtype import uint8
 from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.graph.sizes.extents import is_extent, typical
 
@@ -36,7 +45,7 @@ def is_costly(name: str) -> bool:
 
 def schedule(kernel: LoopKernel) -> Kernel:
     """Choose loop order and vector dimension, merge dimensions, and freeze the form."""
-    kernel = read_forwards(replace(kernel, ops=narrowed(kernel)))
+    kernel = read_forwards(as_bytes(replace(kernel, ops=narrowed(kernel))))
     refs = kernel.refs + [ref for _, ref in kernel.stores]
     carried = kept_values(kernel)
     vector = outside_short_rows(kernel, vector_atom(kernel, refs), refs)
@@ -69,6 +78,26 @@ def schedule(kernel: LoopKernel) -> Kernel:
         faults=tuple(kernel.faults[k][j] for k, j in form.checks()),
         origin=kernel.origin,
     )
+
+
+def as_bytes(kernel: LoopKernel) -> LoopKernel:
+    """A kernel that only copies truth values, as bytes, which need no test on the way."""
+    if not all(map(copies_truth, kernel.ops)):
+        return kernel
+    ops = [replace(op, compute="uint8", dtype="uint8") for op in kernel.ops]
+    return replace(
+        kernel,
+        ops=tuple(replace(op, name="uint8") if op.kind == LOAD else op for op in ops),
+        refs=[replace(ref, dtype=uint8) for ref in kernel.refs],
+        stores=[(v, replace(ref, dtype=uint8)) for v, ref in kernel.stores],
+    )
+
+
+def copies_truth(op: Op) -> bool:
+    """Whether an operation gives truth values as they lie in memory."""
+    if not op.compute == op.dtype == "bool":
+        return False
+    return op.name == "cast" if op.kind == POINT else op.kind == LOAD and len(op.args) == 1
 
 
 def read_forwards(kernel: LoopKernel) -> LoopKernel:

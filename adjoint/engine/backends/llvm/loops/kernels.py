@@ -127,7 +127,7 @@ class LoopEmitter:
     def following(self, now: list[V], digits: dict[int, str]) -> list[V]:
         """The digits of the next piece, counted: divisions take longer than to copy a short row."""
         let = self.code.let
-        after = []
+        after: list[V] = []
         carry = "1"
         for digit, size in zip(now, digits.values(), strict=False):
             more = let(f"add i64 {digit.ref}, {carry}")
