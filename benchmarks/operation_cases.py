@@ -302,8 +302,55 @@ def _picks() -> list[Case]:
     ]
 
 
+# Name: the shape of the operand, dtype, the call, whether backward too.
+MIDDLING: dict[str, tuple[Shape, str, Callable[[Any, Any], Any], bool]] = {
+    "group_norm 16x64x14x14": (
+        (16, 64, 14, 14), "float32", lambda fw, x: fw.nn.functional.group_norm(x, 2) * x.detach(), True
+    ),
+    "sum of images 16x64x14x14": ((16, 64, 14, 14), "float32", lambda fw, x: x.sum((2, 3)), False),
+    "nearest 8x16x56x56, twice": (
+        (8, 16, 56, 56), "float32", lambda fw, x: fw.nn.functional.interpolate(x, scale_factor=2),
+        False,
+    ),
+    "reflected 8x16x56x56": (
+        (8, 16, 56, 56), "bfloat16",
+        lambda fw, x: fw.nn.functional.pad(x, (2, 2, 1, 1), mode="reflect"), False,
+    ),
+    "mean 512x512": ((512, 512), "bfloat16", lambda fw, x: x.mean(-1), True),
+    "norm 512x512": ((512, 512), "bfloat16", lambda fw, x: x.norm(dim=-1), True),
+    "nansum 512x512": ((512, 512), "float32", lambda fw, x: x.nansum(-1), False),
+    "l1_loss 512x512": (
+        (512, 512), "bfloat16", lambda fw, x: fw.nn.functional.l1_loss(x, x.detach() * 2), True
+    ),
+    "cumprod 7x65536": ((7, 65536), "float32", lambda fw, x: (x * 0.01 + 1).cumprod(-1), True),
+    "logcumsumexp 512x512": ((512, 512), "float32", lambda fw, x: x.logcumsumexp(-1), True),
+    "lu_factor 256x8x8": ((256, 8, 8), "float32", lambda fw, x: fw.linalg.lu_factor(x)[0], False),
+    "det 16x40x40": ((16, 40, 40), "float64", lambda fw, x: fw.linalg.det(x), True),
+}  # fmt: skip
+
+
+def _middling() -> list[Case]:
+    """Some hundred thousand elements, of several dimensions, and in halves."""
+    return [
+        Case(
+            f"{name} {dtype}{', forward and backward' if backward else ''}", "middling", dtype,
+            (shape,), (with_gradient if backward else of)(call), bytes=SIZES[dtype] * prod(shape),
+        )
+        for name, (shape, dtype, call, backward) in MIDDLING.items()
+    ]  # fmt: skip
+
+
 CASES = {
     c.name: c
-    for make in (_gemms, _convolutions, _attentions, _passes, _transforms, _factors, _picks)
+    for make in (
+        _gemms,
+        _convolutions,
+        _attentions,
+        _passes,
+        _transforms,
+        _factors,
+        _picks,
+        _middling,
+    )
     for c in make()
 }

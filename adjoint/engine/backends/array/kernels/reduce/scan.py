@@ -12,7 +12,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import accumulator
 from adjoint.engine.backends.array.kernels.reduce.reduction import LONG, part, widen
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.table import lowers, row_major
 from adjoint.engine.ops.reduce import scan
 from adjoint.engine.tensor.tensor import DTYPE_OF
 
@@ -69,7 +69,7 @@ def linear_scan(xp: Any, a: Array, b: Array, dim: int, reverse: bool) -> Array:
         out = _recur(a, b, dim)
     else:
         out = _recur_doubling(xp, a, b, dim)
-    return flipped(xp, out, dim, reverse).astype(result, copy=False)
+    return row_major(xp, flipped(xp, out, dim, reverse).astype(result, copy=False))
 
 
 def _recur(a: Array, b: Array, dim: int) -> Array:
