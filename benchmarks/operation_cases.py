@@ -305,7 +305,8 @@ def _picks() -> list[Case]:
 # Name: the shape of the operand, dtype, the call, whether backward too.
 MIDDLING: dict[str, tuple[Shape, str, Callable[[Any, Any], Any], bool]] = {
     "group_norm 16x64x14x14": (
-        (16, 64, 14, 14), "float32", lambda fw, x: fw.nn.functional.group_norm(x, 2) * x.detach(), True
+        (16, 64, 14, 14), "float32",
+        lambda fw, x: fw.nn.functional.group_norm(x, 2) * x.detach(), True,
     ),
     "sum of images 16x64x14x14": ((16, 64, 14, 14), "float32", lambda fw, x: x.sum((2, 3)), False),
     "nearest 8x16x56x56, twice": (

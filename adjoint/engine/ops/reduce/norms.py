@@ -51,8 +51,8 @@ def _p_norm_vjp(
     if ord == 0:
         return None
     if x.dtype.is_half:
-        wide = (t.to(float32) for t in (g, x, out))
-        gradient = _p_norm_vjp(*wide, x_spec, ord, dims, keepdim)
+        g, wide, out = g.to(float32), x.to(float32), out.to(float32)
+        gradient = _p_norm_vjp(g, wide, out, x_spec, ord, dims, keepdim)
         return None if gradient is None else gradient.to(x.dtype)
     g, out = restore(g, x_spec, dims, keepdim), restore(out, x_spec, dims, keepdim)
     if ord == 1:
