@@ -246,8 +246,17 @@ def partial_for(g: Any, fn: Fn, arguments: Sequence[Any]) -> Any:
     """A partial as its rule states it, in no less precision than the (co)tangent g has.
 
     Rules compute with operands as they are, and 1 / y of whole numbers or halves beside a wide x
-    would round to their own precision. Operands that are partials themselves lose nothing.
+    would round to their own precision.
     """
+    usual = g._array.dtype
+    for x in arguments:
+        if isinstance(x, TensorBase) and x._array.dtype is not usual:  # type: ignore[attr-defined]
+            return _wide_partial(g, fn, arguments)
+    return fn(*arguments)
+
+
+def _wide_partial(g: Any, fn: Fn, arguments: Sequence[Any]) -> Any:
+    """The partial of operands of other dtypes than g's; one that is an operand loses nothing."""
     partial = fn(*arguments)
     if not isinstance(partial, TensorBase) or partial.dtype.category == BOOL:  # type: ignore[attr-defined]
         return partial
