@@ -231,7 +231,7 @@ def test_partials_of_narrow_operands_are_as_precise_as_wide_ones(name: str, coun
         x, y = ad.tensor(elements, dtype=wide), ad.tensor(divisors, dtype=narrow)
         exact = x.to(ad.complex128 if wide.is_complex else ad.float64), y.to(ad.float64)
         found = ad.func.vjp(lambda x, y=y: fn(x, y), x)[1](ad.ones_like(x))[0]
-        want = ad.func.vjp(lambda x: fn(x, exact[1]), exact[0])[1](ad.ones_like(exact[0]))[0]
+        want = ad.func.vjp(lambda x, y=exact[1]: fn(x, y), exact[0])[1](ad.ones_like(exact[0]))[0]
         leaf = x.clone().requires_grad_()
         fn(leaf, y).backward(ad.ones_like(x))
         pushed = ad.func.jvp(lambda x, y=y: fn(x, y), (x,), (ad.ones_like(x),))[1]
