@@ -234,3 +234,26 @@ def test_weight_norm_hook_leaves_a_real_weight() -> None:
     assert ad.allclose(out, x @ layer.weight.T + layer.bias)
     assert f.traces == 1
     assert ad.allclose(out, layer(x))
+
+
+@pytest.mark.parametrize("transform", ["grad", "jacrev", "vmap of grad"])
+def test_transforms_of_functional_calls_return_what_they_made(transform: str) -> None:
+    """Gradients by name, of a function that puts parameters into a module and takes them out."""
+    module = ad.nn.Sequential(ad.nn.Linear(3, 2), ad.nn.Tanh())
+    given = {name: p.detach() for name, p in module.named_parameters()}
+
+    def total(parameters: Any, x: Any) -> Any:
+        return ad.func.functional_call(module, parameters, (x,)).sum()
+
+    fn: Any = {
+        "grad": ad.func.grad(total),
+        "jacrev": ad.func.jacrev(total),
+        "vmap of grad": ad.func.vmap(ad.func.grad(total), in_dims=(None, 0)),
+    }[transform]
+    compiled = ad.compile(fn)
+    for k in range(3):
+        x = ad.arange(6.0).reshape(2, 3) * (k + 1) / 5
+        want, found = fn(given, x), compiled(given, x)
+        assert list(found) == list(want)
+        for name, g in want.items():
+            ad.testing.assert_close(found[name], g)

@@ -211,6 +211,7 @@ class TensorEngine(CallNumbers):
         if isinstance(result, (list, dict, set, tuple)) and (alone or self._holds_new(result)):
             recorder.new(result)
             new_parts(recorder, result)
+            self._note_new_parts(result)
         elif (isinstance(result, types.FunctionType) and alone) or (
             has(type(result), "__next__") or (isinstance(fn, type) and keeps_state(fn.__module__))
         ):
@@ -218,6 +219,22 @@ class TensorEngine(CallNumbers):
         elif has(type(result), "capture_made_again"):
             recorder.new(result)
             new_parts(recorder, vars(result))
+
+    def _note_new_parts(self, container: Any) -> None:
+        """Containers inside that hold tensors of this recording, whoever else has them still."""
+        looked_at: set[int] = set()
+        waiting = [container]
+        while waiting:
+            holder = waiting.pop()
+            if id(holder) in looked_at:
+                continue
+            looked_at.add(id(holder))
+            parts = holder.values() if isinstance(holder, dict) else holder
+            inner = [x for x in parts if isinstance(x, (list, dict, set, tuple))]
+            for part in inner:
+                if not self.recorder.is_fresh(part) and self._holds_new(part):
+                    self.recorder.new(part)
+            waiting += inner
 
     def _refuse(self, fn: Any, stepped: Any) -> None:
         """Raise for a call that no recording can stand for; `stepped` is its first operand."""
