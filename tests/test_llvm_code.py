@@ -84,7 +84,7 @@ define ptr @same(ptr %self, ptr %x) { call void @Py_IncRef(ptr %x) ret ptr %x }"
 
 
 def test_native_looks_agree_with_python() -> None:
-    """Addresses of arrays of any kind."""
+    """Addresses and strides of arrays of any kind."""
     address, guard = peeking.looks()
     if sys.implementation.name == "cpython" and peeking.COUNTED:
         assert address is not peeking.slow_address  # the quick way is taken where it can be
@@ -95,6 +95,12 @@ def test_native_looks_agree_with_python() -> None:
     arrays += [np.frombuffer(b"readonly"), np.broadcast_to(base, (2, 24))]
     for array in arrays:
         assert address(array) == array.__array_interface__["data"][0]
+        steps = peeking.steps()
+        if steps is None:
+            continue
+        plain = array.size and all(step > 0 for step in array.strides)
+        wanted = tuple(step // array.itemsize for step in array.strides) if plain else None
+        assert steps(array, array.itemsize) == wanted
 
 
 # -- code -----------------------------------------------------------------------------------------

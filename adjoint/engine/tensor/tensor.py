@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.annotations import define
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DTYPES, STORAGE_DTYPES, DType
@@ -147,6 +149,10 @@ class Tensor(TensorMethods, metaclass=TensorType):
     def stride(self, dim: int | None = None) -> Any:
         """Steps between elements along each dimension, in elements."""
         array = self._array
+        if HOOKS.steps is not None and array.__class__ is ndarray:
+            strides = HOOKS.steps(array, array.itemsize)
+            if strides is not None:
+                return strides if dim is None else strides[dim]
         if array.__class__ is Window:
             strides = array.strides
         else:

@@ -455,6 +455,8 @@ def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
     array = self._array
     if array.__class__ is np.ndarray and CONTEXT.plain:
+        if HOOKS.address is not None and array.size:
+            return HOOKS.address(array)
         return Buffers.address(array) if array.size else 0
     if self.is_meta:
         return 0

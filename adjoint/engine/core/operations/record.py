@@ -279,6 +279,10 @@ class Hooks:
     load_wrappers: Callable[[], Any] = _unset  # loads it, and returns the same
     array: Any = None  # the backend that makes and reads buffers: backends.array
     guard: Callable[[int, int, int], int] | None = None  # native, once a compiler is loaded
+    # As well, of NumPy's own arrays: the address of the first element, and strides in elements
+    # where those are as usual, given the bytes of one.
+    address: Callable[[Any], int] | None = None
+    steps: Callable[[Any, int], tuple[int, ...] | None] | None = None
     # As well: what `tensor.storage.count_writes` and `tensor.tensor.wrap_places` do.
     objects: tuple[Callable[..., None], Callable[..., list[Any]], int] | None = None
     fits: Callable[..., Any] | None = None  # makes the test of a call's arguments, natively

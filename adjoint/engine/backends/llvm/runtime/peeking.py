@@ -1,9 +1,9 @@
-"""Two looks at Python objects that every call of a compiled function takes, as native code.
+"""Looks at Python objects that calls take all the time, as native code.
 
 Through Python, the address of an array's elements costs 2 us (NumPy describes the whole array to
-tell it) and a look at one guard of a recording half of one; a small step has thirty to spend. Where
-the interpreter or NumPy lay out objects otherwise than expected, which is tried once, both are done
-in Python.
+tell it), its strides in elements 1, and a look at one guard of a recording half of one; a small
+step has thirty to spend. Where the interpreter or NumPy lay out objects otherwise than expected,
+which is tried once, they are done in Python.
 """
 
 from __future__ import annotations
@@ -36,7 +36,78 @@ define ptr @address(ptr %self, ptr %array) {{
 }}
 """
 
+# Strides in elements, of an array and the bytes of one; None where a size or a stride is zero, or a
+# stride is negative or no whole number of elements.
+STEPS_TEXT = f"""
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+@none = external global i8
+define ptr @entry(ptr %self, ptr %args, i64 %count) {{
+entry:
+  %array = load ptr, ptr %args
+  %bytesAt = getelementptr ptr, ptr %args, i64 1
+  %bytesObject = load ptr, ptr %bytesAt
+  %bytes = call i64 @PyLong_AsLongLong(ptr %bytesObject)
+  %is.sized = icmp sgt i64 %bytes, 0
+  br i1 %is.sized, label %begin, label %unknown
+begin:
+  %rankAt = getelementptr i8, ptr %array, i64 {RANK}
+  %rank32 = load i32, ptr %rankAt
+  %rank = sext i32 %rank32 to i64
+  %sizesAt = getelementptr i8, ptr %array, i64 {SIZES}
+  %sizes = load ptr, ptr %sizesAt
+  %stridesAt = getelementptr i8, ptr %array, i64 {STRIDES}
+  %strides = load ptr, ptr %stridesAt
+  %out = call ptr @PyTuple_New(i64 %rank)
+  %failed = icmp eq ptr %out, null
+  br i1 %failed, label %error, label %next
+next:
+  %k = phi i64 [0, %begin], [%kNext, %put]
+  %more = icmp slt i64 %k, %rank
+  br i1 %more, label %each, label %done
+each:
+  %kNext = add i64 %k, 1
+  %sizeAt = getelementptr i64, ptr %sizes, i64 %k
+  %size = load i64, ptr %sizeAt
+  %strideAt = getelementptr i64, ptr %strides, i64 %k
+  %stride = load i64, ptr %strideAt
+  %step = sdiv i64 %stride, %bytes
+  %over = srem i64 %stride, %bytes
+  %has.size = icmp ne i64 %size, 0
+  %forward = icmp sgt i64 %step, 0
+  %whole = icmp eq i64 %over, 0
+  %a = and i1 %has.size, %forward
+  %usual = and i1 %a, %whole
+  br i1 %usual, label %make, label %drop
+make:
+  %number = call ptr @PyLong_FromLongLong(i64 %step)
+  %unmade = icmp eq ptr %number, null
+  br i1 %unmade, label %lost, label %put
+put:
+  %set = call i32 @PyTuple_SetItem(ptr %out, i64 %k, ptr %number)
+  br label %next
+done:
+  ret ptr %out
+drop:
+  call void @Py_DecRef(ptr %out)
+  br label %unknown
+unknown:
+  call void @Py_IncRef(ptr @none)
+  ret ptr @none
+lost:
+  call void @Py_DecRef(ptr %out)
+  br label %error
+error:
+  ret ptr null
+}}
+"""
+
 Address = Callable[[Any], int]
+Steps = Callable[[Any, int], tuple[int, ...] | None]
 
 
 def slow_address(array: Any) -> int:
@@ -67,6 +138,18 @@ def looks() -> tuple[Address, Check | None]:
     flags = fastcall.METH_FASTCALL
     guard: Check = fastcall.builtin(code.address("guard"), name="guard", flags=flags, keep=code)
     return address if _right(address) else slow_address, guard if guarding.right(guard) else None
+
+
+@cache
+def steps() -> Steps | None:
+    """`steps(array, bytes of an element)`, for arrays of NumPy's own class; None: it cannot be.
+
+    >>> steps()(np.zeros((2, 3))[:, ::2], 8)
+    (3, 2)
+    """
+    if sys.implementation.name != "cpython" or not COUNTED or not arrays_are_laid_out():
+        return None
+    return fastcall.entry("steps", STEPS_TEXT, {"none": id(None)})
 
 
 def _right(address: Address) -> bool:

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adjoint.engine.backends.llvm.ir.machine import this_machine
 from adjoint.engine.backends.llvm.runtime import fastcall, library
 from adjoint.engine.backends.llvm.runtime.objects import objects
-from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, looks, slow_address
+from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, looks, slow_address, steps
 from adjoint.engine.backends.llvm.runtime.shared_words import MAX_WORKERS
 from adjoint.engine.backends.llvm.small import calling, meeting, order_loops
 from adjoint.engine.core.operations.record import HOOKS
@@ -345,6 +346,30 @@ fine:
 FLOATS = {"f": "float", "d": "double"}
 INTEGERS = {"?": 8, "B": 8, "b": 8, "h": 16, "i": 32, "l": 64, "q": 64}  # bits
 UNSIGNED = "?B"
+# Halves, from and to float32 alone: float16 where the machine converts it in one instruction, for
+# else LLVM would call a function that is not here; bfloat16, as NumPy has it, by its bits.
+HALF_CONVERSIONS = {
+    ("e", "f"): "  %h = load half, ptr %p0\n  %y = fpext half %h to float\n"
+    "  store float %y, ptr %p1",
+    ("f", "e"): "  %x = load float, ptr %p0\n  %h = fptrunc float %x to half\n"
+    "  store half %h, ptr %p1",
+    ("E", "f"): "  %h = load i16, ptr %p0\n  %low = zext i16 %h to i32\n"
+    "  %y = shl i32 %low, 16\n  store i32 %y, ptr %p1",
+    ("f", "E"): """
+  %x = load float, ptr %p0
+  %bits = bitcast float %x to i32
+  %high = lshr i32 %bits, 16
+  %odd = and i32 %high, 1
+  %bias = add i32 %odd, 32767
+  %sum = add i32 %bits, %bias
+  %near = lshr i32 %sum, 16
+  %sign = and i32 %high, 32768
+  %quiet = or i32 %sign, 32704
+  %is.nan = fcmp uno float %x, %x
+  %y = select i1 %is.nan, i32 %quiet, i32 %near
+  %h = trunc i32 %y to i16
+  store i16 %h, ptr %p1""",
+}
 
 
 def _moves() -> list[str]:
@@ -395,6 +420,10 @@ def _conversions() -> list[str]:
         for have in kinds
         for want in kinds
         if can_convert(have, want)
+    ] + [
+        inner_loop(conversion(*pair), 2, body)
+        for pair, body in HALF_CONVERSIONS.items()
+        if can_convert(*pair)
     ]
 
 
@@ -531,11 +560,14 @@ def _native() -> SmallCode | None:
         for name in names
     )
     HOOKS.meet, HOOKS.small_code = meet, True
+    HOOKS.address, HOOKS.steps = address, steps()
     return SmallCode(walk, meet, code.address, *calls)
 
 
 def can_convert(have: str, want: str) -> bool:
     """Whether there is a loop from one of NumPy's characters of dtypes to another."""
+    if (have, want) in HALF_CONVERSIONS:
+        return "e" not in (have, want) or this_machine().features.halves
     known = FLOATS.keys() | INTEGERS.keys()
     return have != want and have in known and want in known
 

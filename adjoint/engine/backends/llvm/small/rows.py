@@ -181,7 +181,8 @@ class RowWriter:
             nothing = self.constant(0, out.array.imag.dtype)
             self.copy(imaginary or nothing, out.seen(out.array.imag))
             return out
-        if have == want and have.itemsize in loops.WORDS and have.kind in "fiub":
+        moved = have.kind in "fiub" or have.char == "E"  # which is how NumPy has bfloat16
+        if have == want and have.itemsize in loops.WORDS and moved:
             self.own(f"copy{have.itemsize}", source, out)
             return out
         if not have.isnative or not want.isnative or not loops.can_convert(have.char, want.char):
