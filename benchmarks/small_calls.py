@@ -1,4 +1,4 @@
-"""Some four hundred calls on eight elements or so, here and in PyTorch: who takes how long.
+"""Some twelve hundred calls on eight elements or so, here and in PyTorch: who takes how long.
 
     python -m benchmarks.small_calls [--rounds 5] [--worst 40] [--json results.json] [text ...]
 
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks.overhead import Call, Program, frameworks, measure
 from benchmarks.small_call_cases import CALLS, operands
+from benchmarks.small_program_cases import PROGRAM_CALLS, program_operands
 
 
 def program(text: str) -> Program:
@@ -26,7 +27,8 @@ def program(text: str) -> Program:
     code = compile(f"lambda: {text}", text, "eval")
 
     def make(fw: object) -> Call:
-        call: Call = eval(code, operands(fw))
+        given = operands(fw)
+        call: Call = eval(code, given | program_operands(fw, given))
         return call
 
     return Program(text, make)
@@ -45,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     rows: dict[str, dict[str, float]] = {}
     started = time.process_time()
     gc.disable()  # a collection in one framework's turn would be charged to it
-    for text in [call for calls in CALLS.values() for call in calls]:
+    for text in [call for calls in (CALLS | PROGRAM_CALLS).values() for call in calls]:
         if not options.texts or any(part in text for part in options.texts):
             rows[text] = measure(program(text), present, options.rounds, least=True)
             gc.collect()
