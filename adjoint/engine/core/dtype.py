@@ -146,6 +146,16 @@ def promote_types(a: DType, b: DType) -> DType:
     """
     if a is b:
         return a
+    known = _PROMOTED.get((a, b))
+    if known is None:
+        known = _PROMOTED[a, b] = _promoted(a, b)
+    return known
+
+
+_PROMOTED: dict[tuple[DType, DType], DType] = {}
+
+
+def _promoted(a: DType, b: DType) -> DType:
     for d in (a, b):
         if d in STORAGE_DTYPES and not (d.category == INT and FLOAT in (a.category, b.category)):
             raise DTypeError(

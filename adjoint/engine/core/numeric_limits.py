@@ -25,15 +25,35 @@ class finfo:
     1.1920928955078125e-07
     """
 
-    __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
+    __slots__ = (
+        "_of", "bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny",
+    )  # fmt: skip
 
-    def __init__(self, type: DType | None = None) -> None:
-        chosen = dt.get_default_dtype() if type is None else type
+    _of: DType
+    bits: int
+    dtype: str
+    eps: float
+    max: float
+    min: float
+    resolution: float
+    smallest_normal: float
+    tiny: float
+
+    def __new__(cls, type: DType | None = None) -> finfo:
+        known = _KNOWN.get(type) if type.__class__ is DType else None
+        if known is None or cls is not finfo:
+            known = object.__new__(cls)
+            known._state(dt.get_default_dtype() if type is None else type)
+            if cls is finfo:
+                _KNOWN[known._of] = known
+        return known
+
+    def _state(self, chosen: DType) -> None:
         if not isinstance(chosen, DType) or not chosen.is_inexact:
             raise TypeError(
                 f"finfo: requires a floating point input type, received {chosen!r}. Use iinfo."
             )
-        real = chosen.to_real()
+        self._of, real = chosen, chosen.to_real()
         self.bits = real.itemsize * 8
         self.dtype = real.name
         if real.name in _UNUSUAL:
@@ -53,12 +73,18 @@ class finfo:
         digits = int(fraction * 0.30103)
         self.resolution = 10.0**-digits
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self._of,))
+
     def __repr__(self) -> str:
         return (
             f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, "
             f"eps={self.eps:g}, smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, "
             f"dtype={self.dtype})"
         )
+
+
+_KNOWN: dict[DType, finfo] = {}  # one for each dtype: a program may ask all the time
 
 
 class iinfo:

@@ -13,6 +13,8 @@ from adjoint.engine.core.errors import CaptureError, ShapeError, ShapeIndexError
 from adjoint.engine.core.state import config
 from adjoint.engine.core.state.context import CONTEXT
 
+_item = tuple.__getitem__
+
 
 class Size(tuple[int, ...]):
     """A tensor's shape: a tuple of ints that prints as PyTorch's.
@@ -35,8 +37,9 @@ class Size(tuple[int, ...]):
     @overload
     def __getitem__(self, item: slice) -> Size: ...
     def __getitem__(self, item: Any) -> Any:
-        picked = tuple.__getitem__(self, item)
-        return Size(picked) if isinstance(item, slice) else picked
+        if item.__class__ is slice:
+            return Size(_item(self, item))
+        return _item(self, item)
 
     def __add__(self, other: Any) -> Any:
         return Size(tuple.__add__(self, tuple(other)))

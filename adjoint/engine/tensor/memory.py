@@ -42,7 +42,10 @@ class UntypedStorage:
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
-        there = self._storage.buffer is not None and self.nbytes()
+        buffer = self._storage.buffer
+        if HOOKS.address is not None and buffer.__class__ is ndarray and buffer.size:
+            return HOOKS.address(buffer)
+        there = buffer is not None and self.nbytes()
         return HOOKS.array.address(self._storage.buffer) if there else 0
 
     def nbytes(self) -> int:
@@ -331,9 +334,13 @@ def is_storage(obj: Any) -> bool:
 @method
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """The storage this tensor is a window on."""
-    if self._storage.buffer is None:
+    storage = self._storage
+    if storage.buffer is None:
         raise CaptureError("untyped_storage: a traced tensor has no memory")
-    return UntypedStorage(self._storage, self.device)
+    shown = _new(UntypedStorage)
+    shown._storage = storage
+    shown.device = CPU if self._array.__class__ is ndarray else self.device
+    return shown
 
 
 @method

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from adjoint.engine.backends.array.buffers import Buffers, to_host
 from adjoint.engine.backends.array.devices import cupy, full_device
@@ -215,7 +216,9 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tens
         tensor([1, 2])
     """
     if is_tensor(data):
-        return data.to(dtype=dtype, device=device)
+        return data if dtype is device is None else data.to(dtype=dtype, device=device)
+    if data.__class__ in (list, tuple, float, int, bool):
+        return _from_array(to_array(data, dtype), device)
     if isinstance(data, np.ndarray) and data.dtype in DTYPE_OF:
         shared = from_numpy(data)
         return shared if dtype is device is None else shared.to(dtype=dtype, device=device)
@@ -454,9 +457,10 @@ def __array_wrap__(self: Tensor, array: Array, context: Any = None, return_scala
 def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
     array = self._array
-    if array.__class__ is np.ndarray and CONTEXT.plain:
-        if HOOKS.address is not None and array.size:
-            return HOOKS.address(array)
+    if array.__class__ is ndarray and CONTEXT.plain:
+        address = HOOKS.address
+        if address is not None and array.size:
+            return address(array)
         return Buffers.address(array) if array.size else 0
     if self.is_meta:
         return 0

@@ -15,6 +15,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec, wrap_dim
+from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.shape.dims import atleast_1d, atleast_2d, atleast_3d
 from adjoint.engine.ops.shape.triangular import triangle
@@ -89,11 +90,16 @@ def _listed(name: str, tensors: Any, shaped: Any = None) -> list[Any]:
     if is_tensor(tensors):
         raise TypeError(f"{name}: expected a tuple or list of Tensors, received one Tensor")
     many = list(tensors)
-    mixed = False
-    for i, x in enumerate(many):
-        if not is_tensor(x):
+    mixed, dtype = False, None
+    for x in many:
+        if not isinstance(x, TensorBase):
+            i = next(i for i, x in enumerate(many) if not is_tensor(x))
             raise TypeError(f"{name}: expected Tensor as element {i}, received {type(x).__name__}")
-        mixed = mixed or x._array.dtype != many[0]._array.dtype
+        own = x._array.dtype  # type: ignore[attr-defined]
+        if dtype is None:
+            dtype = own
+        elif own is not dtype and own != dtype:
+            mixed = True
     if not many:
         kind = ValueError if name == "cat" else RuntimeError
         raise kind(f"{name}: expected a non-empty list of Tensors")
