@@ -46,6 +46,9 @@ def copy_into(target: Array, source: Array) -> None:
         if source.__class__ is int or source.__class__ is float:
             quietly(fill, (target, source), {})
             return
+        if source.__class__ is np.ndarray and source.dtype is target.dtype:
+            np.copyto(target, source)  # nothing is converted, so nothing is to be hushed
+            return
         quietly(np.copyto, (target, source), {"casting": "unsafe"})
         return
     if (

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from adjoint.engine.core.dtype import bool_, int64
+from numpy import ndarray
+
+from adjoint.engine.core.dtype import DTYPES, INT, bool_, int64
 from adjoint.engine.core.errors import DTypeError, DTypeValueError
+from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.public import may_be_small, public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
@@ -44,6 +47,10 @@ from adjoint.engine.tensor.writing.mutation import assign, constants, direct_arr
 PLAIN = 2.0**62
 EVERYTHING = slice(None)
 DIRECT = {d: min(largest, PLAIN) for d, largest in LARGEST.items()}
+# Whole numbers that a dtype holds as they are.
+HELD = {(int, d): range(iinfo(d).min, iinfo(d).max + 1) for d in DTYPES if d.category == INT} | {
+    (bool, bool_): range(2)
+}
 
 
 def _is_whole(basic: Basic, shape: tuple[int, ...]) -> bool:
@@ -81,10 +88,14 @@ def getitem(self: Tensor, key: Any) -> Any:
         if (self._requires_grad or self._base is not None) and CONTEXT.grad_enabled:
             HOOKS.attach(SLICE, (self,), params, out)
         return out
-    if isinstance(key, Tensor) and key._array.shape and array.shape:
-        if key.dtype is int64 and key.device == self.device:
+    if isinstance(key, Tensor) and array.shape:
+        if not key._array.shape:
+            number = _number_of(self, key)
+            if number is not None:
+                return getitem(self, number)
+        elif key.dtype is int64 and key.device == self.device:
             return INDEX(self, key, dims=(0,))
-        if key.dtype is bool_ and key.device == self.device:
+        elif key.dtype is bool_ and key.device == self.device:
             return _select(self, 0, key)
     alone = _only_index(self, key)
     if alone is not None:
@@ -107,6 +118,17 @@ def getitem(self: Tensor, key: Any) -> Any:
         return x
     dims, indices = _indices(x, picks)
     return INDEX(x, *indices, dims=dims)
+
+
+def _number_of(x: Tensor, key: Tensor) -> int | None:
+    """The whole number that an index of no dimensions is, where it is known and within x."""
+    array = key._array
+    if array.__class__ is not ndarray or x._array.__class__ is not ndarray or not CONTEXT.plain:
+        return None
+    if key.dtype is not int64 or key._storage.level is not None:
+        return None
+    number = int(array)
+    return number if -x._array.shape[0] <= number < x._array.shape[0] else None
 
 
 def _only_index(x: Tensor, key: Any) -> int | None:
@@ -197,10 +219,14 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
 def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> bool:
     """The common writes, of a constant off the tape, without a view; whether it was one."""
     kind = value.__class__
-    number = kind is float or kind is int
-    if number:
+    number = kind is float or kind is int or kind is bool
+    if number and not self.dtype.is_inexact:
         # An integer may have to wrap around, a float to be checked.
-        if not self.dtype.is_inexact:
+        held = HELD.get((kind, self.dtype))
+        if held is None or value not in held or self._array.__class__ is not ndarray:
+            return False
+    elif number:
+        if kind is bool:
             return False
         if abs(value) > DIRECT.get(self.dtype, PLAIN) and isfinite(value):
             return False

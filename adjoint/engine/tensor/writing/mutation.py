@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy import ndarray
 
+from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import can_cast
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.dispatch import highest_level
@@ -182,11 +183,19 @@ def _is_constant(x: Any) -> bool:
 
 def constants(*tensors: Tensor) -> bool:
     """Whether all are concrete, on one device and off the tape."""
-    first = tensors[0].device
-    return CONTEXT.plain and not any(
-        type(t._array) is Window or t.device != first or (CONTEXT.grad_enabled and t.requires_grad)
-        for t in tensors
-    )
+    if not CONTEXT.plain:
+        return False
+    first, followed = None, CONTEXT.grad_enabled
+    for t in tensors:
+        kind = t._array.__class__
+        if kind is Window or (followed and t.requires_grad):
+            return False
+        where = CPU if kind is ndarray else t.device
+        if first is None:
+            first = where
+        elif where is not first and where != first:
+            return False
+    return True
 
 
 def leak_message() -> str:
