@@ -105,6 +105,7 @@ DIRECT: dict[str, Record] = {
 _LONG = {
     "truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "and": "bitwise_and",
     "or": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not",
+    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
 }  # fmt: skip
 _COMPARISONS = {
     "eq": comparison.EQ,

@@ -5,6 +5,7 @@ Each takes the same steps as its kernel in `backends/array`, of which it must gi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,8 +29,10 @@ from adjoint.engine.ops.elementwise import (
     condition,
     error_functions,
     exponential,
+    logical,
     power,
     sign,
+    trigonometric,
 )
 from adjoint.engine.ops.index import gather, index
 from adjoint.engine.ops.products.linear import LINEAR
@@ -104,6 +107,34 @@ def write_power(w: RowWriter, out: Array, x: Any, y: Any) -> Spot:
         case -0.5:
             return write_rsqrt(w, out, x)
     raise NoRow
+
+
+def write_shift(w: RowWriter, function: np.ufunc, x: Any, y: Any) -> Spot:
+    """Bits moved by a number that is the same at every call, and less than there are."""
+    if not isinstance(x, Spot) or isinstance(y, Spot) or y.__class__ is not int:
+        raise NoRow
+    if x.array.dtype.kind not in "iu" or not 0 <= y < 8 * x.array.itemsize:
+        raise NoRow
+    return ufunc_of(w, function, x, y)
+
+
+@writes(logical.LEFT_SHIFT)
+def write_left_shift(w: RowWriter, out: Array, x: Any, y: Any) -> Spot:
+    return write_shift(w, np.left_shift, x, y)
+
+
+@writes(logical.RIGHT_SHIFT)
+def write_right_shift(w: RowWriter, out: Array, x: Any, y: Any) -> Spot:
+    return write_shift(w, np.right_shift, x, y)
+
+
+@writes(trigonometric.SINC)
+def write_sinc(w: RowWriter, out: Array, x: Spot) -> Spot:
+    angle = ufunc_of(w, np.multiply, x, math.pi)
+    is_zero = ufunc_of(w, np.equal, angle, 0)
+    least = w.constant(1e-20, out.dtype)  # whose sine is itself
+    angle = select(w, w.scratch(out), is_zero, least, angle)
+    return ufunc_of(w, np.divide, ufunc_of(w, np.sin, angle), angle)
 
 
 @writes(error_functions.ERF)
@@ -185,6 +216,10 @@ def without_dims(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ..
 
 @writes(reduction.SUM)
 def write_sum(w: RowWriter, out: Array, x: Spot, dims: tuple[int, ...], keepdim: bool) -> Spot:
+    if x.array.dtype.char in "eE":  # halves, which are added up in float32
+        wide = w.copy(x, w.scratch(x.array, np.float32))
+        total = reduce(w, np.add, wide, dims, keepdim, _NOTHING)
+        return w.copy(total, w.scratch(total.array, x.array.dtype))
     return reduce(w, np.add, x, dims, keepdim, _NOTHING)
 
 

@@ -212,7 +212,8 @@ EXACT = frozenset(
         np.reciprocal, np.maximum, np.minimum, np.fmax, np.fmin, np.sign, np.equal, np.not_equal,
         np.less, np.less_equal, np.greater, np.greater_equal, np.isnan, np.isinf, np.isfinite,
         np.logical_and, np.logical_or, np.logical_xor, np.logical_not, np.bitwise_and,
-        np.bitwise_or, np.bitwise_xor, np.invert, np.copysign, np.floor, np.ceil, np.trunc, np.rint,
+        np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift, np.right_shift,
+        np.copysign, np.floor, np.ceil, np.trunc, np.rint,
     }
 )  # fmt: skip
 

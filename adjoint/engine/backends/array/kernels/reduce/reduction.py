@@ -20,6 +20,7 @@ Dims = tuple[int, ...]
 
 _empty = np.empty
 _HALVES = frozenset(NUMPY_OF[d] for d in DTYPES if d.is_half)
+FEW = 1 << 11  # elements of which a copy costs less than to convert them in pieces
 # NumPy's own `max` and `min` come to these by three calls of Python.
 _LARGEST: Any = np.maximum.reduce
 _LEAST: Any = np.minimum.reduce
@@ -33,6 +34,9 @@ def widen(x: Array) -> Array:
 @lowers(reduction.SUM)
 def sum_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     if x.dtype in _HALVES:
+        if xp is np and x.size <= FEW:  # at once, in the order of float32's own
+            x, half = x.astype(np.float32), x.dtype
+            return row_major(xp, np.add.reduce(x, dims, keepdims=keepdim)[...].astype(half))
         total = xp.sum(x, axis=dims, keepdims=keepdim, dtype=np.float32)
         return row_major(xp, total.astype(x.dtype))
     if x.size > LONG and xp is np and x.dtype.itemsize <= 8 and x.dtype.kind in "fc":
