@@ -183,6 +183,7 @@ def _adapted(
             and CONTEXT.plain
             and not LISTENERS
             and not (small.may_write and writes(args, kwargs))
+            and "out" not in kwargs
         ):
             if (
                 DEVICE_LAYOUTS
@@ -223,6 +224,10 @@ def _adapted(
                 target = kwargs.pop("out", None)
                 if base in ACCUMULATED and is_tensor(target) and kwargs.get("dtype") is None:
                     kwargs["dtype"] = target.dtype
+                if small is not None and is_written_small(small, target, kwargs):
+                    result = call_small(small, variant, args, kwargs)
+                    if result is not None:
+                        return HOOKS.assign_out(fn.__name__, target, result)
         try:
             if policies is None or CONTEXT.autocast is None:
                 result = fn(*args, **kwargs)
@@ -253,6 +258,19 @@ HERE = (None, "cpu", CPU)  # the same, as it is asked for
 def writes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a function that has `inplace` may be asked to write to its argument."""
     return bool(kwargs.get("inplace")) or any(x is True for x in args)
+
+
+def is_written_small(small: SmallCalls, target: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether what is put into `out=` may come from a program: of arguments, new, on the CPU."""
+    return (
+        small.on_cpu
+        and small.off_tape
+        and not (small.draws or small.creates or small.may_write)
+        and isinstance(target, TensorBase)
+        and target._array.__class__ is ndarray  # type: ignore[attr-defined]
+        and "device" not in kwargs
+        and may_be_small(target)
+    )
 
 
 def may_be_small(x: Any) -> bool:
@@ -364,20 +382,49 @@ def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], given: dict[st
         return None if made is None else made.requires_grad_(True)
     kwargs = given
     operands = joined(small, args)
+    if (
+        small.off_tape
+        and len(operands) > small.joins
+        and getattr(operands[small.joins], "_requires_grad", False)
+        and CONTEXT.grad_enabled
+    ):
+        return None  # as native code would find; one that comes later is left to it
+    if "device" in kwargs:  # it is `HERE`, where programs are
+        kwargs = {name: x for name, x in kwargs.items() if name != "device"}
     if small.draws and "generator" in kwargs:
         kwargs = {name: x for name, x in kwargs.items() if name != "generator"}
         operands = with_generator(operands, given["generator"])
-    if small.small:
-        try:
-            result = HOOKS.meet_call(small.small, operands, kwargs, CONTEXT.grad_enabled)
-        except Exception:  # as it is, it succeeds or says what is wrong
-            result = None
-        if result is not None:
-            return small.rebuild(result) if result.__class__ is tuple else result
+    while True:
+        if small.small:
+            try:
+                result = HOOKS.meet_call(small.small, operands, kwargs, CONTEXT.grad_enabled)
+            except Exception:  # as it is, it succeeds or says what is wrong
+                result = None
+            if result is not None:
+                return small.rebuild(result) if result.__class__ is tuple else result
+        if not kwargs or small.draws or "out" in kwargs:
+            break
+        operands, plain = with_named(operands, kwargs)
+        if plain is kwargs:
+            break
+        kwargs = plain  # once more, with all tensors among the operands
     small.seen += 1
     if not small.seen % EVERY:
         HOOKS.note_call(small, operands, kwargs, lambda: fn(*args, **given))
     return None
+
+
+def with_named(
+    operands: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Tensors given by name (`weight=w`) as operands, each after a mark that has its name."""
+    named = [name for name, x in kwargs.items() if isinstance(x, TensorBase)]
+    if not named:
+        return operands, kwargs
+    plain = {name: x for name, x in kwargs.items() if name not in named}
+    for name in sorted(named):
+        operands = (*operands, ("=", name), kwargs[name])
+    return operands, plain
 
 
 def write_small(

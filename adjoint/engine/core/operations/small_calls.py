@@ -118,7 +118,11 @@ DRAWING = frozenset(f"{DRAWS} {FILLS}".split())
 NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, MORE, DRAWS, VIEWS)).split())
 # Of which some are in place.
 WRITING = NAMES - frozenset(f"{DRAWS} {VIEWS} {CREATION} {MADE}".split())
-CREATING = frozenset(CREATION.split())  # of which no gradient is asked by programs
+VIEWING = frozenset(VIEWS.split())
+# Of which no gradient is asked by programs.
+CREATING = frozenset(CREATION.split()).union(
+    "empty empty_like rand rand_like randn randn_like".split()
+)
 # On a GPU those that its fragments do as one (Note [calls on a device]): these, and lists above.
 DEVICE_ONLY = frozenset(
     "adaptive_avg_pool3d affine_grid block_diag channel_shuffle cosine_embedding_loss diff "
@@ -156,14 +160,15 @@ class SmallCalls:
 
     __slots__ = (
         "creates", "draws", "goes_straight", "into", "joins", "kind", "makes", "may_write", "met",
-        "name", "on_cpu", "on_device", "rebuild", "seen", "seen_straight", "seen_there", "small",
-        "straight",
+        "name", "off_tape", "on_cpu", "on_device", "rebuild", "seen", "seen_straight", "seen_there",
+        "small", "straight",
     )  # fmt: skip
 
     def __init__(self, name: str, *, into: bool = False) -> None:
         self.name = name
         self.into = into  # whether results are written to the first argument
         self.joins, self.creates, self.draws = name in JOINING, name in CREATING, name in DRAWING
+        self.off_tape = name not in VIEWING  # whether it has no program for what the tape follows
         self.may_write = False  # to its argument, if `inplace` is true
         self.on_cpu, self.on_device = name in NAMES, name in ON_DEVICE
         self.makes, self.goes_straight = name in MAKING, name in STRAIGHT

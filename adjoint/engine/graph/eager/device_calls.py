@@ -24,7 +24,7 @@ from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, LONG_LINE
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.operations.small_calls import SmallCalls
+from adjoint.engine.core.operations.small_calls import VIEWING, SmallCalls
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.late_faults import look
@@ -33,7 +33,6 @@ from adjoint.engine.graph.eager.enlisted import enlist_on_device
 from adjoint.engine.graph.eager.fragments import FRAGMENTS, elsewhere
 from adjoint.engine.graph.eager.recorded import compiled
 from adjoint.engine.graph.eager.small_calls import (
-    VIEWING,
     agrees,
     copied,
     is_literal,

@@ -25,7 +25,7 @@ from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.listing import every
 from adjoint.engine.core.operations.public import is_followed
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
-from adjoint.engine.core.operations.small_calls import DRAWING, SmallCalls
+from adjoint.engine.core.operations.small_calls import DRAWING, VIEWING, SmallCalls
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.late_faults import look
@@ -34,7 +34,6 @@ from adjoint.engine.graph.eager import device_calls, device_made
 from adjoint.engine.graph.eager.enlisted import enlist_straight
 from adjoint.engine.graph.eager.recorded import Unfit
 from adjoint.engine.graph.eager.small_calls import (
-    VIEWING,
     chains_of,
     copied,
     own_warnings,

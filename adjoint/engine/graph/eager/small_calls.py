@@ -25,8 +25,9 @@ from typing import Any
 from numpy import ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS, DType
+from adjoint.engine.core.layout import MemoryFormat
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.operations.small_calls import DRAWING, EVERY, VIEWS, SmallCalls
+from adjoint.engine.core.operations.small_calls import DRAWING, EVERY, VIEWING, SmallCalls
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Generator
@@ -39,7 +40,6 @@ SIGHTED = 3  # times that a kind is looked at before it gets a program
 MOST = 1 << 11  # elements of a tensor: beyond, Python is no longer what a call costs
 MOST_DRAWN = 1 << 15  # the same where two operations and more, compiled apart, become one program
 KEPT = 4096  # kinds
-VIEWING = frozenset(VIEWS.split())
 LITERALS = frozenset({int, float, bool, str, type(None), DType})
 
 
@@ -97,12 +97,12 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
             kind += (Tensor, array.dtype, array.shape, array.strides)
         elif calls.draws and x is operands[-1] and isinstance(x, Generator):
             kind.append(Generator)
-        elif is_literal(x):
+        elif is_literal(x) or x.__class__ is MemoryFormat:
             kind.append((frozen(x), classes_of(x)))
         else:
             return None
     for name, value in params.items():
-        if not is_literal(value):
+        if not is_literal(value) and value.__class__ is not MemoryFormat:
             return None
         kind += (name, frozen(value), classes_of(value))
     return (*kind, *map(tensors.index, tensors))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from numpy import ndarray
 
 from adjoint.engine.core.layout import channels_last, channels_last_3d, has_format
+from adjoint.engine.core.operations.public import write_small
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.operations.small_calls import SmallCalls, small_writes
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.ops.shape.convert import CLONE
 
@@ -71,4 +73,14 @@ def in_rows(x: Tensor, images: bool = False) -> Tensor:
 
 def apply(name: str, fn: Fn, input: Tensor, inplace: bool, *args: Any) -> Any:
     """fn(input, *args), written into `input` where the caller asks for that."""
-    return HOOKS.update(name, input, fn, *args) if inplace else fn(input, *args)
+    if not inplace:
+        return fn(input, *args)
+    if name not in _WRITES:
+        _WRITES[name] = small_writes(name.rstrip("_"))
+    small = _WRITES[name]
+    if small is not None and is_tensor(input) and write_small(small, fn, input, args, {}):
+        return input
+    return HOOKS.update(name, input, fn, *args)
+
+
+_WRITES: dict[str, SmallCalls | None] = {}  # by name, where programs of few elements are kept

@@ -88,11 +88,15 @@ def _strides(x: Tensor, memory_format: Any) -> Any:
     return format_strides("memory_format", tuple(x._array.shape), x.stride(), memory_format)
 
 
-_DENSE = SmallCalls("contiguous")
+_DENSE, _ORDERED = SmallCalls("contiguous"), SmallCalls("contiguous")
 
 
 def _dense(x: Tensor) -> Tensor:
     return CLONE(x, strides=None)
+
+
+def _in_format(x: Tensor, memory_format: Any) -> Tensor:
+    return CLONE(x, strides=_strides(x, memory_format))
 
 
 @method
@@ -119,7 +123,11 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
         raise RuntimeError("contiguous: preserve memory format is unsupported by contiguous")
     if has_format(tuple(self._array.shape), self.stride(), memory_format):
         return self
-    return CLONE(self, strides=_strides(self, memory_format))
+    if self._array.__class__ is ndarray and may_be_small(self):
+        ordered = call_small(_ORDERED, _in_format, (self, memory_format), {})
+        if ordered is not None:
+            return ordered
+    return _in_format(self, memory_format)
 
 
 def lying_as(x: Tensor, out: Tensor) -> Tensor:
@@ -246,6 +254,8 @@ CONVERSIONS = {
 
 def _conversion(name: str, dtype: DType) -> Callable[..., Any]:
     def convert_to(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+        if memory_format is preserve_format and self.dtype is not dtype:  # the usual call
+            return _cast(self, dtype)
         return convert(self, dtype, None, memory_format=memory_format)
 
     convert_to.__name__ = convert_to.__qualname__ = name
@@ -310,16 +320,40 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return convert(self, other.dtype, other.device)
 
 
+def asks_nothing(x: Tensor, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
+    """Whether `to` is asked for the CPU, by which x is, and its own dtype, and for no copy."""
+    if len(args) > 2 or not named.keys() <= {"device", "dtype", "non_blocking"}:
+        return False
+    if not isinstance(named.get("non_blocking", False), bool):
+        return False
+    given = args if args else (named.get("device", CPU), named.get("dtype", x.dtype))
+    if args and ("device" in named or "dtype" in named):
+        return False
+    if len(given) == 1:
+        return given[0] is x.dtype or is_cpu(given[0])
+    return is_cpu(given[0]) and given[1] is x.dtype
+
+
+def is_cpu(device: Any) -> bool:
+    """Whether an argument says that something is to be on the CPU."""
+    return device is CPU or (device.__class__ is str and device == "cpu")
+
+
 def _unless_it_is_there(convert_to: Callable[..., Any]) -> Callable[..., Any]:
     """`to` and `type_as` where they hand the tensor back: to the CPU, its dtype, another's."""
 
     @functools.wraps(convert_to)
     def variant(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 and not kwargs and self._array.__class__ is ndarray:
+        if self._array.__class__ is not ndarray:
+            return convert_to(self, *args, **kwargs)
+        if kwargs or len(args) == 2:
+            if asks_nothing(self, args, kwargs):
+                return self
+        elif len(args) == 1:
             (wanted,) = args
             if wanted is self.dtype:
                 return self
-            if wanted is CPU or (wanted.__class__ is str and wanted == "cpu"):
+            if is_cpu(wanted):
                 return self
             array = getattr(wanted, "_array", None)
             if array.__class__ is ndarray and array.dtype is self._array.dtype:
