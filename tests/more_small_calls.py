@@ -57,6 +57,11 @@ def loss(name: str) -> Call:
     return lambda x, y: call(x, y.sign() if "embedding" in name else y)
 
 
+def _halves(x: ad.Tensor) -> list[ad.Tensor]:
+    """Halves and back, as bits that NumPy has."""
+    return [t for d in (ad.float16, ad.bfloat16) for t in (x.to(d).view(ad.int16), x.to(d).float())]
+
+
 MORE: dict[str, Call] = {
     **{name: lambda x, y, name=name: getattr(ad.special, name)(x) for name in UNARY.split()},
     **{name: lambda x, y, name=name: getattr(ad, name)(x) for name in TOP.split()},
@@ -65,6 +70,45 @@ MORE: dict[str, Call] = {
     **{name: lambda x, y, name=name: getattr(ad, name)(x, y) for name in PAIRS.split()},
     **{name: lambda x, y, name=name: getattr(ad, name)(7) for name in WINDOWS.split()},
     **{name: loss(name) for name in LOSSES.split()},
+    "as halves": lambda x, y: _halves(x) + _halves(y.T),
+    "halves added up": lambda x, y: [
+        t.sum(*dims, keepdim=kept).float() for d in (ad.float16, ad.bfloat16)
+        for t in (x.to(d), y.to(d).T) for dims in ((), (0,), (-1,), ((0, 1),)) for kept in (False, True)
+        if dims or not kept
+    ],
+    "halves moved": lambda x, y: [
+        t for x in _halves(x) for t in (x.clone(), ad.cat([x, x]), x.flip(0), x.T.contiguous())
+    ],
+    "shifts by a number": lambda x, y: [
+        t for n in (0, 1, 7, 31, 63, 64, -1) for d in (ad.int64, ad.int8, ad.uint8)
+        for t in (at(x).to(d) << n, (at(x).to(d) - 2) >> n, n << at(x).to(d))
+    ],
+    "tensors by name": lambda x, y: (
+        F.layer_norm(x, (x.shape[1],), weight=y[0], bias=y[1]), F.linear(x, weight=y),
+        F.cross_entropy(x, weight=y[0].abs(), target=at(x)[:, 0]), ad.clamp(x, min=y),
+        F.layer_norm(x, (x.shape[1],), bias=y[1], weight=y[0]), F.mse_loss(target=y, input=x),
+        F.layer_norm(x, (x.shape[1],), bias=y[0], weight=y[1]), ad.clamp(x, max=y),
+    ),
+    "where they are": lambda x, y: (
+        ad.zeros(2, 3, device=x.device), ad.arange(5, device="cpu"), x.to(device="cpu", dtype=ad.float64),
+        ad.ones_like(x, device=x.device, dtype=ad.int64), x.new_zeros(2, device=x.device),
+        ad.full((2,), 3, device=ad.device("cpu"), requires_grad=False),
+    ),
+    "as they are": lambda x, y: (
+        x.to(x.dtype, non_blocking=True), x.to("cpu", x.dtype), x.to(device="cpu"), x.to(y, copy=True),
+        x.to(device=x.device, dtype=y.dtype), ad.as_tensor(x), ad.as_tensor([1.0, 2.0]), ad.as_tensor(3),
+    ),
+    "to what cannot be": lambda x, y: x.to(x.dtype, "cpu"),
+    "to a dtype twice": lambda x, y: x.to(x.dtype, dtype=x.dtype),
+    "in an order": lambda x, y: [
+        image.contiguous(memory_format=order)
+        for image in (x[None, None], ad.stack([x, y, x])[None], ad.stack([x, y])[None].transpose(1, 3))
+        for order in (ad.channels_last, ad.contiguous_format)
+    ],
+    "in an order by to": lambda x, y: ad.stack([x, y, x])[None].to(memory_format=ad.channels_last),
+    "a copy in an order": lambda x, y: ad.stack([x, y])[None].clone(memory_format=ad.channels_last),
+    "by a number in a tensor": lambda x, y: (x[at(x)[0, 1]], x[at(x)[0, 1] - 2], x[at(x)[0, 0].int()]),
+    "by a number that is too large": lambda x, y: x[at(x)[0, 1] + 9],
     "polygamma": lambda x, y: ad.polygamma(1, x),
     "lgamma of tiny ones": lambda x, y: (ad.lgamma(x * 1e-305), ad.lgamma(-x * 0), ad.digamma(x * 0)),
     "mvlgamma": lambda x, y: ad.mvlgamma(x.abs() + 3, 2),

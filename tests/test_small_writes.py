@@ -15,6 +15,7 @@ from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import enlisted, small_calls
+from adjoint.nn import functional as F
 
 Write = Callable[[ad.Tensor, ad.Tensor], Any]
 SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-38, 3e38, -1.0)
@@ -51,6 +52,13 @@ def put(key: Any, value: Callable[[ad.Tensor, ad.Tensor], Any]) -> Write:
         return x
 
     return write
+
+
+def put_truths(x: ad.Tensor, y: ad.Tensor) -> ad.Tensor:
+    """Truths and numbers written to truths."""
+    truths = x > 0
+    truths[0, 1], truths[1], truths[:, 2], truths[ROWS] = True, False, 2, truths[:2] & True
+    return x.copy_(truths)
 
 
 KEYS: dict[str, Any] = {
@@ -113,6 +121,27 @@ WRITES: dict[str, Write] = {
     "zero rows": lambda x, y: x[::2].zero_(),
     "turned": lambda x, y: x.T.exp_(),
     **{f"{k} = {v}": put(KEYS[k], VALUES[v]) for k in KEYS for v in VALUES},
+    **{f"{key!r} = {value!r}": put(key, lambda x, y, value=value: value)
+       for key in (0, (1, 2), ..., (slice(None), 1)) for value in (3, -2, 300, True, 2**70)},
+    "an index = 7": put(ROWS, lambda x, y: 7),
+    "a mask = 0": put(lambda x, y: x > 0, lambda x, y: 0),
+    "all": put(slice(None), lambda x, y: y),
+    "rows of its own": put(slice(0, 1), lambda x, y: x[1:2]),
+    "truths": put_truths,
+    "relu as asked": lambda x, y: F.relu(x, inplace=True),
+    "leaky_relu as asked": lambda x, y: F.leaky_relu(x, 0.25, inplace=True),
+    "elu as asked": lambda x, y: F.elu(x, 0.5, True),
+    "out": lambda x, y: ad.add(y, 1, out=x),
+    "out with a factor": lambda x, y: ad.add(y, y, alpha=2, out=x),
+    "out of itself": lambda x, y: ad.mul(x, y, out=x),
+    "out of a neighbour": lambda x, y: ad.add(x[:, 1:], 1, out=x[:, :-1]),
+    "out of another shape": lambda x, y: ad.exp(y[:1], out=x),
+    "out of another dtype": lambda x, y: ad.exp(y.double(), out=x),
+    "out of a reduction": lambda x, y: ad.sum(y, 0, out=x[0]),
+    "out of truths": lambda x, y: ad.gt(x, y, out=x),
+    "out that is turned": lambda x, y: ad.maximum(y.T, y.T, out=x.T),
+    "out that is expanded": lambda x, y: ad.exp(y, out=x[:1].expand(*y.shape)),
+    "out of nothing": lambda x, y: ad.exp(y, out=None),
     "expanded": lambda x, y: x[:1].expand(3, x.shape[1]).add_(1),
     "expanded and filled": lambda x, y: x[:1].expand(3, x.shape[1]).fill_(4.0),
 }  # fmt: skip
@@ -225,6 +254,8 @@ def test_what_may_not_be_written_is_not() -> None:
         held = ad.from_numpy(fixed)
         with pytest.raises((RuntimeError, ValueError)):
             held.exp_()
+        with pytest.raises((RuntimeError, ValueError)):
+            ad.exp(ad.ones(4), out=held)
         assert fixed.tolist() == [1.0] * 4
         with ad.inference_mode():
             inferred = ad.ones(4)
