@@ -36,7 +36,7 @@ def sum_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     if x.dtype in _HALVES:
         if xp is np and x.size <= FEW:  # at once, in the order of float32's own
             x, half = x.astype(np.float32), x.dtype
-            return row_major(xp, np.add.reduce(x, dims, keepdims=keepdim)[...].astype(half))
+            return row_major(xp, xp.add.reduce(x, dims, keepdims=keepdim)[...].astype(half))
         total = xp.sum(x, axis=dims, keepdims=keepdim, dtype=np.float32)
         return row_major(xp, total.astype(x.dtype))
     if x.size > LONG and xp is np and x.dtype.itemsize <= 8 and x.dtype.kind in "fc":
