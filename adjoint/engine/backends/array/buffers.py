@@ -42,12 +42,12 @@ Array = Any
 
 def copy_into(target: Array, source: Array) -> None:
     """Overwrite an array's elements."""
+    if target.__class__ is source.__class__ is np.ndarray and source.dtype is target.dtype:
+        np.copyto(target, source)  # nothing is converted, so nothing is to be hushed
+        return
     if isinstance(target, np.ndarray) and target.__class__ not in DEVICE_LAYOUTS:
         if source.__class__ is int or source.__class__ is float:
             quietly(fill, (target, source), {})
-            return
-        if source.__class__ is np.ndarray and source.dtype is target.dtype:
-            np.copyto(target, source)  # nothing is converted, so nothing is to be hushed
             return
         quietly(np.copyto, (target, source), {"casting": "unsafe"})
         return
