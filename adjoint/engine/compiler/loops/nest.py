@@ -331,7 +331,8 @@ def host_key(value: Value | float) -> Any:
     if isinstance(value, Extent):
         return frozenset(value.poly.items())
     if isinstance(value, ExtentFloat):
-        return id(value)
+        fn, *parts = value.parts
+        return (fn, *[host_key(part) for part in parts])
     return value if isinstance(value, Value) else number_key(value)
 
 

@@ -10,9 +10,9 @@ Note [fragments]
     A kind is decided by all that a recording may look at: the operation, its parameters, and of
     each tensor dtype, shape and strides. A fragment is made where a kind is met first, so a program
     gives the same bits every time it runs. Machine code is shared by kinds that differ in sizes
-    alone (on a GPU: Note [open numbers]), but each costs some milliseconds of planning: an
-    operation that goes on to meet new shapes gets them for the first `SHAPES` of them. On a GPU
-    those that it meets later mostly cost less (Note [open kinds]).
+    alone (on a GPU: Note [open numbers]), but each costs some milliseconds of planning. Those that
+    an operation goes on to meet mostly cost less (Note [open kinds]); where each is planned by
+    itself, it gets them for the first `SHAPES`.
 
     Operations stay as they were where somebody looks on (transforms, recordings, observers), and
     where a recording draws, reads an element, or calls the eager table in its middle.

@@ -1,11 +1,12 @@
-"""Eager operations on a GPU that are met at ever new sizes.
+"""Eager operations that are met at ever new sizes.
 
 Note [open kinds]
     To record and to plan an operation takes milliseconds, and sentences have many lengths. Where an
-    operation was met at `MET` sizes, it is recorded once more with extents (Note [extents]) in the
-    place of numbers that differed: of shapes and strides, and of all else that the operation looks
-    at. Such a recording holds wherever what it decided about sizes comes out the same, and a target
-    that plans with extents too makes programs of it by arithmetic alone.
+    operation was met at `MET` sizes (on the CPU, where one size costs less: `OFTEN_MET`), it is
+    recorded once more with extents (Note [extents]) in the place of numbers that differed: of
+    shapes and strides, and of all else that the operation looks at. Such a recording holds wherever
+    what it decided about sizes comes out the same, and a target that plans with extents too makes
+    programs of it by arithmetic alone.
 
     An extent may turn into a plain number unseen. So a recording is not used before it has said,
     node for node, what is recorded without extents: of the operands at hand, and at each of the
@@ -19,6 +20,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+
+from numpy import ndarray
 
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
@@ -48,7 +51,8 @@ from adjoint.engine.graph.sizes.resizing import Describe, graph_at, resized
 from adjoint.engine.graph.sizes.sizing import FILL, Example, Sizing
 from adjoint.engine.tensor.tensor import Tensor
 
-MET = 3  # sizes of an operation before it is recorded for all
+MET = 3  # sizes of an operation before it is recorded for all, which is checked at these
+OFTEN_MET = 6  # the same on the CPU: it costs as much as some sizes by themselves
 TRIED = 4  # recordings for the same numbers that stay before no more are made
 PLACES = 64  # recordings for the same that differ, one for each place where an operation is called
 REMEMBERED = 128  # sizes of one family
@@ -114,6 +118,7 @@ class Operands:
 
     def __init__(self, tensors: Sequence[Tensor], looked: Looked, numbers: Sequence[float]) -> None:
         self.tensors, self.looked, self.given = tensors, looked, numbers
+        self.on_device = tensors[0]._array.__class__ in DEVICE_LAYOUTS
         self.orders: list[list[int]] | None = None  # of results that were in doubt, once tried
 
     def kind(self, what: Any) -> tuple[Any, Numbers] | None:
@@ -124,7 +129,9 @@ class Operands:
         for t in self.tensors:
             array = t._array
             dtype, sizes = array.dtype, array.shape
-            shape += (dtype, len(sizes), *DEVICE_LAYOUTS[array.__class__](array))
+            shape += (dtype, len(sizes))
+            if array.__class__ is not ndarray:
+                shape += DEVICE_LAYOUTS[array.__class__](array)
             into = shape if is_parameter(t) else numbers
             into += sizes
             item = dtype.itemsize
@@ -165,7 +172,7 @@ class Operands:
         with recording() as body:
             found = recorded(
                 body, tensors, self.given, lambda hosts: self.looked.call(tensors, leaves, hosts),
-                lie, True,
+                lie, self.on_device,
             )  # fmt: skip
         return found, examples
 
@@ -182,7 +189,7 @@ class Operands:
             return found
 
         with recording() as body:
-            return recorded(body, self.tensors, self.given, work, lie, True)
+            return recorded(body, self.tensors, self.given, work, lie, self.on_device)
 
 
 def is_parameter(tensor: Tensor) -> bool:
@@ -267,8 +274,8 @@ class OpenOperation:
                 return open_recording.fragment(sizes, known, shared)
         return None
 
-    def meet(self, numbers: Numbers) -> list[Numbers]:
-        """Note numbers; those to record for all sizes of, if it is time for that.
+    def meet(self, numbers: Numbers, least: int) -> list[Numbers]:
+        """Note numbers; those to record for all sizes of, if at least so many were met.
 
         An operation is called at many places, and which numbers belong to one of them is not
         known. So those that differ are taken that were tried least, and of such as few as there
@@ -281,7 +288,7 @@ class OpenOperation:
         self.met.append(numbers)
         for differing in sorted({*others.values()}, key=lambda d: (self.tried.get(d, 0), len(d))):
             alike = [other for other, own in others.items() if own <= differing]
-            if len(alike) >= MET - 1 and self.may_try(differing, numbers):
+            if len(alike) >= least - 1 and self.may_try(differing, numbers):
                 return [*alike[1 - MET :], numbers]
         return []
 
@@ -316,7 +323,8 @@ class OpenKinds:
         shared: dict[str, Any],
     ) -> Fragment | None:
         """A fragment from a recording for many sizes; None: there is none."""
-        if not tensors or any(t._array.__class__ not in DEVICE_LAYOUTS for t in tensors):
+        classes = {t._array.__class__ for t in tensors}
+        if len(classes) != 1 or not (ndarray in classes or classes <= DEVICE_LAYOUTS.keys()):
             return None
         operands = Operands(tensors, looked, numbers)
         kind = operands.kind(what)
@@ -334,7 +342,9 @@ class OpenKinds:
         found = family.find(met, shared)
         if found is not None:
             return found
-        alike = family.meet(met)
+        if not operands.on_device and any(r.is_refused for r in family.recordings):
+            return None  # what one recording came to others would
+        alike = family.meet(met, MET if operands.on_device else OFTEN_MET)
         if not alike:
             return None
         family.add(opened(operands, alike, shared))

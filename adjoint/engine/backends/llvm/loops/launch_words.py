@@ -24,7 +24,7 @@ from adjoint.engine.compiler.loops.ir import ANY, SEVERAL, SHORT, WHOLE, Form, K
 from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
 from adjoint.engine.compiler.target import Template
 from adjoint.engine.graph.ir import Value
-from adjoint.engine.graph.sizes.extents import computed, is_extent
+from adjoint.engine.graph.sizes.extents import Extent, computed, is_extent
 
 TILE, TILE_ELEMENTS = 16, 4096  # columns at least; elements of few rows, which stay in the cache
 TURN = 256  # elements of a piece: of less, what is around a piece would take as long
@@ -76,7 +76,7 @@ def fill_words(step: Launch) -> None:
 def spans(kernels: list[Kernel], lanes: int) -> str:
     """What sizes of the vector dimension there are."""
     sizes = [k.inner[-1] if k.form.rows else k.outer[-1] if k.outer else 0 for k in kernels]
-    if any(map(is_extent, sizes)):
+    if any(isinstance(n, Extent) and not n.decides for n in sizes):
         return ANY
     if all(n < lanes for n in sizes):
         moves = all(is_pointwise(k.form) for k in kernels)

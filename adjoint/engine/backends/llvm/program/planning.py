@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from adjoint.engine.backends.disk import store
@@ -10,7 +11,13 @@ from adjoint.engine.backends.llvm.loops.kernels import emit
 from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.program.native import Native
-from adjoint.engine.backends.llvm.program.sized import SizedPlans, planned, shared_by
+from adjoint.engine.backends.llvm.program.sized import (
+    LEAST,
+    SizedPlans,
+    own_sizes,
+    planned,
+    shared_by,
+)
 from adjoint.engine.backends.llvm.program.sized import origin_text as origin_text
 from adjoint.engine.backends.llvm.program.validate import Validated
 from adjoint.engine.backends.llvm.runtime import library
@@ -21,8 +28,10 @@ from adjoint.engine.compiler.package.draft import Draft, concrete, functions_of
 from adjoint.engine.compiler.package.image import ProgramImage, from_bytes, to_bytes
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.core.state.timeline import stage
+from adjoint.engine.graph.eager.recorded import Unfit
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.sizes.extents import Sizes
+from adjoint.engine.graph.sizes.sizing import FILL
 
 
 def compile_new(
@@ -57,9 +66,51 @@ def keep(
     return stored
 
 
+class OpenFragment:
+    """An eager operation on the CPU; called with sizes, what runs there (`FILL`)."""
+
+    def __init__(self, task: Task, plans: SizedPlans) -> None:
+        assert task.sizing is not None
+        self.names = [*own_sizes(task.sizing)]
+        self.task, self.plans = replace(task, graph=task.sizing.graph), plans
+
+    def __call__(self, numbers: Sequence[int]) -> Native | None:
+        """The program for some sizes; None where there is no plan yet that is believed."""
+        sizes = dict(zip(self.names, numbers, strict=True))
+        plan = self.plans.find(sizes) if min(numbers) >= LEAST else None
+        if plan is None or not plan.believed(sizes):
+            return None
+        return self.native(*plan.at(sizes), sizes)
+
+    def native(
+        self, image: ProgramImage, functions: dict[str, library.NativeFunction], sizes: Sizes
+    ) -> Native:
+        drafted = partial(self.plans.draft, sizes)
+        return Native(self.task, image, functions, None, native.arena_for(self.task), drafted)
+
+
+def compile_fragment(task: Task, options: Options) -> Executable:
+    """An eager operation at one of many sizes; `Unfit` where it is to be planned by itself.
+
+    Plans are not looked for on disk: which ones are believed would depend on what is there.
+    """
+    assert task.sizing is not None
+    if min(own_sizes(task.sizing).values()) < LEAST:
+        raise Unfit
+    plans = None if options.validate else shared_by(task, options)
+    program = None if plans is None else planned(task, options, plans)
+    if plans is None or program is None:
+        task.sizing.shared_plans[FILL] = None
+        raise Unfit
+    fill = task.sizing.shared_plans.setdefault(FILL, OpenFragment(task, plans))
+    return fill.native(*program, task.sizing.sizes)
+
+
 def compile_sized(task: Task, options: Options) -> Executable:
     """An executable for one of many sizes: from a plan for several, if there is one."""
     assert task.sizing is not None
+    if task.fragment and not native.is_elsewhere(task):
+        return compile_fragment(task, options)
     shared = shared_by(task, options)
     drafted: Callable[[], tuple[Draft, Sizes]] | None = None
     if shared is not None:

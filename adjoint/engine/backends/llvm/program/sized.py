@@ -11,12 +11,18 @@ Note [sized plans]
     Choices that are right at any size (`typical`) are made for the sizes of the first plan, or
     `LEAST` where those are less. For sizes more than `FAR` times larger or smaller there is
     another plan.
+
+    What a fragment computes must not depend on the sizes that were met before. So its choices are
+    those of each size by itself, and guards; what a draft has to foretell is a plan made without
+    extents (at odd sizes, since kernels for whole vectors are others, which compute the same); and
+    sizes under `LEAST`, at which rows shorter than a vector are summed otherwise, are planned by
+    themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
@@ -32,7 +38,7 @@ from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.sizes.extents import Sizes, SizeScope, is_extent
-from adjoint.engine.graph.sizes.resizing import again
+from adjoint.engine.graph.sizes.resizing import again, graph_at, moved, resized
 from adjoint.engine.graph.sizes.sizing import Example, Sizing
 
 Made = tuple[ProgramImage, dict[str, library.NativeFunction]]
@@ -59,10 +65,10 @@ class Sized:
         """Whether the draft was right at these sizes, or at smaller and at larger ones."""
         return all(n <= sizes[s] <= self.high[s] for s, n in self.low.items())
 
-    def corner(self, sizes: Sizes) -> dict[str, int]:
+    def corner(self, sizes: Sizes, least: int = 2) -> dict[str, int]:
         """Sizes to check the draft at before it is believed at some."""
         far = {
-            s: max(2, self.reference[s] // FAR)
+            s: max(least, self.reference[s] // FAR)
             if sizes[s] < low
             else self.reference[s] * FAR
             if sizes[s] > self.high[s]
@@ -125,6 +131,8 @@ def origin_text(plans: dict[Any, Any]) -> str:
     """`explain`'s last line: how a program of dynamic sizes came about."""
     lines = []
     for shared in plans.values():
+        if not isinstance(shared, SizedPlans):
+            continue
         if shared.refused:
             lines.append(f"each size is planned by itself: {shared.refused}")
         for plan in shared.plans:
@@ -162,22 +170,50 @@ def planned(
     assert task.sizing is not None
     sizes = task.sizing.sizes
     plan = plans.find(sizes)
+    if plan is None and task.fragment and len(plans.plans) == PLANS:
+        plans.refused = "each plan is for few sizes"
+        return None
     if plan is None:
         fresh = sized_plan(task, options, sizes, reference_of(sizes), load)
         if isinstance(fresh, str):
             plans.refused = fresh
             return None
+        if task.fragment and not foretold(task, options, fresh, odd(fresh, sizes), load):
+            plans.refused = "a plan for many sizes is not what one for a single size is"
+            return None
         plans.add(fresh)
         return fresh.at(sizes)
     if not plan.believed(sizes):
-        corner = plan.corner(sizes)
-        check = sized_plan(task, options, corner, plan.reference, load)
-        if isinstance(check, str) or not check.at(corner)[0].same(plan.at(corner)[0]):
+        here = {s: sizes[s] for s in plan.low}
+        places: list[Sizes] = [plan.corner(sizes)]
+        if task.fragment:  # what holds as far off as this may hold nearer by
+            places = [odd(plan, place) for place in (plan.corner(sizes, LEAST), here)]
+        checked = next((p for p in places if foretold(task, options, plan, p, load)), None)
+        if checked is None:
             plans.refused = "a plan made at some sizes is not what one made at others says"
             return None
-        plan.believe(corner)
-        plan.believe({s: sizes[s] for s in corner})
+        plan.believe(checked)
+        plan.believe(here)
     return plan.at(sizes)
+
+
+def foretold(task: Task, options: Options, plan: Sized, sizes: Sizes, load: Load) -> bool:
+    """Whether a draft says what is planned at other sizes: of a fragment, without extents."""
+    told = plan.at(sizes)[0]
+    if not task.fragment:
+        check = sized_plan(task, options, sizes, plan.reference, load)
+        return not isinstance(check, str) and check.at(sizes)[0].same(told)
+    sizing: Sizing = task.sizing  # type: ignore[assignment]
+    known = sizing.scope.complete(sizes)
+    graph, examples = graph_at(sizing.graph, known), resized(sizing.examples, known)
+    alone = replace(task, graph=graph, examples=tuple(examples), sizing=None)
+    return Draft(plan_for(alone, LLVM, options)).at({}).same(told)
+
+
+def odd(plan: Sized, sizes: Sizes) -> Sizes:
+    """Sizes beside some that no vector divides, where the plan holds there."""
+    above, below = ({s: (n - k) | 1 for s, n in sizes.items()} for k in (0, 1))
+    return next((beside for beside in (above, below) if plan.allows(beside)), sizes)
 
 
 def sized_plan(
@@ -186,13 +222,17 @@ def sized_plan(
     """A plan made at extents of these sizes, or why there is none."""
     sizing: Sizing = task.sizing  # type: ignore[assignment]
     scope = sizing.scope.again(reference)
+    scope.exact = task.fragment
     known = scope.complete(sizes)
     graph = again(sizing.graph, known, scope)
-    examples = [example_of(v, x) for v, x in zip(graph.inputs, task.examples, strict=True)]
+    if sizing.examples:
+        examples = [*moved(sizing.examples, known, scope)]
+    else:
+        examples = [example_of(v, x) for v, x in zip(graph.inputs, task.examples, strict=True)]
     arrays = {id(x): k for k, x in enumerate(task.examples)}
     if any(id(x) not in arrays for x in task.targets):
         return "it writes to memory that it does not read"
-    if not all(map(row_major, examples, task.examples)):
+    if not sizing.examples and not all(map(row_major, examples, task.examples)):
         return "an operand is not row-major"
     plan = plan_for(
         Task(
@@ -202,6 +242,7 @@ def sized_plan(
             returned=task.returned,
             examples=tuple(examples),
             targets=tuple([examples[arrays[id(x)]] for x in task.targets]),
+            fragment=task.fragment,
         ),
         LLVM,
         options,
@@ -210,9 +251,14 @@ def sized_plan(
     if None in draft.segments:
         return "the eager table does a part of it"
     functions = load(functions_of(plan, emit))
-    computed = {name for name, _, _ in sizing.scope.derived.values()}
-    own = {s: n for s, n in sizes.items() if s not in computed}
+    own = own_sizes(replace(sizing, sizes=sizes))
     return Sized(draft, scope, own, reference, functions, dict(own), dict(own))
+
+
+def own_sizes(sizing: Sizing) -> dict[str, int]:
+    """The sizes that are not computed from others."""
+    computed = {name for name, _, _ in sizing.scope.derived.values()}
+    return {s: n for s, n in sizing.sizes.items() if s not in computed}
 
 
 def example_of(value: Value, array: Any) -> Any:

@@ -1,0 +1,129 @@
+"""Eager operations on the CPU that meet ever new sizes (Note [open kinds], Note [sized plans]).
+
+Programs filled in for a size give the bits, and lay results out, as one planned for it alone does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+import adjoint.nn.functional as F
+from adjoint.engine.core.operations import public
+from adjoint.engine.core.operations.record import HOOKS, REGISTRY
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.eager import open_kinds, sightings, small_calls
+from adjoint.engine.graph.eager.fragments import FRAGMENTS
+
+Found = list[tuple[Any, tuple[int, ...]]]
+NEVER = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def from_one_element_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every operation that can be a fragment is one, whatever its size."""
+    HOOKS.load_rest()
+    FRAGMENTS.forget()
+    small_calls.PROGRAMS.forget()
+    monkeypatch.setattr(public, "EVERY", 1 << 62)  # small calls get no programs of another kind
+    monkeypatch.setattr(sightings, "WAITS", False)
+    for record in REGISTRY.values():
+        if record.large:
+            monkeypatch.setattr(record, "large", 1)
+    yield
+    FRAGMENTS.forget()
+
+
+def heads(x: Any) -> Any:
+    return x.reshape(2, -1, 2, 3).transpose(1, 2)
+
+
+def image(x: Any, n: int) -> Any:
+    return x.reshape(2, n, 6, 1).permute(0, 2, 1, 3).expand(2, 6, n, 5)
+
+
+# What is done with sequences x (2, n, 6), a square weight of 6 and a vector of 6.
+ALONG: dict[str, Callable[[Any, Any, Any, int], list[Any]]] = {
+    "linear": lambda x, w, b, n: [F.gelu(F.linear(x, w, b)), x.reshape(-1, 6) @ w],
+    "norms": lambda x, w, b, n: [
+        F.layer_norm(x, (6,), b, b), F.batch_norm(x.transpose(1, 2), None, None, b, b, True),
+        F.group_norm(x.transpose(1, 2).contiguous(), 3, b, b),
+    ],
+    "softmax": lambda x, w, b, n: [x.softmax(1), x.transpose(1, 2).contiguous().log_softmax(-1)],
+    "attention": lambda x, w, b, n: [
+        F.scaled_dot_product_attention(heads(x), heads(x), heads(x), is_causal=True),
+        (heads(x) @ heads(x).transpose(2, 3)).softmax(-1) @ heads(x),
+    ],
+    "sums": lambda x, w, b, n: [x.mean(1) + x.var(1) * x.mean(), x.transpose(1, 2).amax(-1)],
+    "windows": lambda x, w, b, n: [
+        F.max_pool1d(x.transpose(1, 2), 3, 2), F.conv1d(x.transpose(1, 2), w.unsqueeze(2), b),
+        F.conv2d(image(x, n), w.reshape(4, 1, 3, 3).expand(4, 6, 3, 3), padding=1),
+        F.interpolate(image(x, n), scale_factor=2, mode="bilinear"),
+    ],
+    "joins": lambda x, w, b, n: [
+        ad.cat([x, x * b], 1).transpose(0, 1).contiguous(), x[:, ad.arange(n - 1)],
+        F.cross_entropy(x.reshape(-1, 6), ad.arange(2 * n) % 6), F.pad(x, (1, 2, 0, 3)),
+        ad.zeros(7, 6).index_add(0, ad.arange(2 * n) % 7, x.reshape(-1, 6)),
+    ],
+}  # fmt: skip
+
+
+def over(name: str, n: int) -> Found:
+    """Results of operations on sequences of a length and their gradients: bytes and strides."""
+    rng = np.random.default_rng(n)
+    x, w, b = (
+        ad.tensor(rng.standard_normal(shape).astype(np.float32)).requires_grad_()
+        for shape in ((2, n, 6), (6, 6), (6,))
+    )
+    results = ALONG[name](x, w, b, n)
+    total = sum([(r * r).sum() for r in results]) + (x.sum() + w.sum()) * b.sum()
+    found = [*results, *ad.autograd.grad(total, (x, w, b))]
+    return [(np.array(r.detach()), tuple(r.stride())) for r in found]
+
+
+def as_met(name: str, lengths: Sequence[int], met: int) -> list[Found]:
+    with pytest.MonkeyPatch.context() as patch:
+        FRAGMENTS.forget()
+        patch.setattr(open_kinds, "OFTEN_MET", met)
+        return [over(name, n) for n in lengths]
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_many_sizes_are_as_each_by_itself(name: str) -> None:
+    drawn = np.random.default_rng(len(name)).integers(16, 90, 6)
+    lengths = [*map(int, drawn), 3, 64, 150, 17]
+    got = as_met(name, lengths, 3)
+    families = FRAGMENTS.open.families.values()
+    assert any(r.plans for f in families for r in f.recordings), "nothing was for many sizes"
+    want = as_met(name, lengths, NEVER)
+    with CONTEXT.having(reference=True):
+        table = [over(name, n) for n in lengths]
+    for n, mine, theirs, plain in zip(lengths, got, want, table, strict=True):
+        for k, ((a, lies), (b, lay), (c, _)) in enumerate(zip(mine, theirs, plain, strict=True)):
+            assert lies == lay, (n, k)
+            assert a.tobytes() == b.tobytes(), (n, k, np.abs(a - b).max())
+            np.testing.assert_allclose(a, c, 2e-4, 2e-4 * np.abs(c).max(), True, f"{n} {k}")
+
+
+def test_new_sizes_are_filled_in_rather_than_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = ad.rand(6, 6).requires_grad_()
+    want = np.full(6, 0.5, np.float32) @ np.array(weight.detach()).T
+    for n in range(20, 40):
+        F.linear(ad.ones(n, 6), weight)
+    given = [ad.from_numpy(np.full((n, 6), 0.5, np.float32)) for n in range(121, 139)]
+    made: list[str] = []
+    plain = FRAGMENTS.make
+
+    def noted(key: Any, *rest: Any) -> Any:
+        made.append(str(key))
+        return plain(key, *rest)
+
+    monkeypatch.setattr(FRAGMENTS, "make", noted)
+    results = [F.linear(x, weight) for x in given]
+    assert not made
+    for out in results:
+        np.testing.assert_allclose(np.array(out.detach())[-1], want, 1e-5)
