@@ -3,11 +3,11 @@
 Note [implicit product]
     out[m, p] = sum over k of w[m, k] x[place[p] + tap[k]]
 
-    for output channels m, positions p (Note [walks]) and k = (channel, tap). Weights are copied
-    once into rows of one output channel each; a piece of work packs the columns of some positions
-    into panels of `columns` of them, as much of k at a time as stays in the cache, and multiplies
-    all panels by the microkernel of Note [tiles]. Taps are offsets (in bytes) in a table, so
-    strides, dilations and the phases of transposed convolutions are all the same to the kernel.
+    for output channels m, positions p (Note [walks]) and k = (channel, tap). Weights are rows of
+    one output channel each, copied if they do not lie so; a piece of work packs the columns of some
+    positions into panels of `columns` of them, as much of k at a time as stays in the cache, and
+    multiplies all panels by the microkernel of Note [tiles]. Taps are offsets (in bytes) in a
+    table, so strides, dilations and the phases of transposed convolutions are all the same to it.
     Sizes are words: the code is one for all convolutions of a dtype.
 """
 
@@ -47,7 +47,7 @@ class WeightWords(LaunchWords):
     rows: Any
     channels: Any
     taps: Any
-    groups: Any
+    count: Any  # rows that are copied, of all groups
     row_step: Any
     channel_step: Any
     group_step: Any
@@ -77,7 +77,7 @@ def weights_text(name: str, kind: str) -> Text:
 
         w.loop(0, word.channels, channel)
 
-    w.pieces(word.rows * word.groups, row)
+    w.pieces(word.count, row)
 
     def offsets() -> None:
         def channel(c: V) -> None:

@@ -37,7 +37,7 @@ from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.engine.graph.sizes.extents import computed
+from adjoint.engine.graph.sizes.extents import computed, is_extent
 
 
 def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
@@ -96,41 +96,59 @@ def convolve(x: Place, weights: TapWeights, out: Place, phases: list[Phase]) -> 
 
 
 def implicit_product(source: Place, weights: TapWeights, out: Place, phase: Phase) -> list[Launch]:
-    """Weights into rows, then the product."""
+    """Weights into rows, unless they lie in rows, and a table of taps; then the product."""
     dtype, kind = out.buffer.dtype, kind_of(out)
     taps = tap_offsets(phase, weights.place.strides[2:], source.strides[2:])
     depth = weights.channels * len(taps)
-    size = weights.groups * weights.rows * max(depth, 1)
-    packed = PlannedBuffer(ARENA, dtype, size, name="weights")
     table = PlannedBuffer(ARENA, int64, max(depth, 1), name="taps")
+    given = address(weights.place, weights.place.offset)
+    rows, count, makes = given, 0, (whole(table),)
+    if not lie_in_rows(weights, taps):
+        count = weights.groups * weights.rows
+        packed = PlannedBuffer(ARENA, dtype, count * max(depth, 1), name="weights")
+        rows, makes = Address(packed), (whole(packed), whole(table))
     words = kernels.WeightWords(
-        source=address(weights.place, weights.place.offset), target=Address(packed),
-        table=Address(table), rows=weights.rows, channels=weights.channels, taps=len(taps),
-        groups=weights.groups, row_step=weights.row_step, channel_step=weights.channel_step,
-        group_step=weights.group_step, channel=source.strides[1],
+        source=given, target=rows, table=Address(table), rows=weights.rows,
+        channels=weights.channels, taps=len(taps), count=count, row_step=weights.row_step,
+        channel_step=weights.channel_step, group_step=weights.group_step,
+        channel=source.strides[1],
     )  # fmt: skip
     pack = Launch(
         function=f"weights_{kind}",
         text=lambda name: kernels.weights_text(name, kind),
         words=[*words.listed(), *(offset for tap in taps for offset in tap)],
-        reads=(whole(weights.place.buffer),),
-        writes=(whole(packed), whole(table)),
-        pieces=weights.groups * weights.rows,
-        cost=packed.size,
-        label="weights",
+        reads=(whole(weights.place.buffer),) if count else (),
+        writes=makes,
+        pieces=max(count, 1),
+        cost=max(count, 1) * max(depth, 1),
+        label="weights" if count else "taps",
     )
-    return [pack, multiply(source, weights, (packed, table), out, phase, depth)]
+    return [pack, multiply(source, weights, (rows, table), out, phase, depth)]
+
+
+def lie_in_rows(weights: TapWeights, taps: list[tuple[int, int]]) -> bool:
+    """Whether weights are rows already, one after the other, each of channels of all taps."""
+    counts = (weights.groups, weights.rows, weights.channels)
+    steps = (weights.group_step, weights.row_step, weights.channel_step)
+    if any(map(is_extent, (*counts, *steps))):
+        return False
+    size, wanted = len(taps), []
+    for count in reversed(counts):
+        wanted.insert(0, size)
+        size *= count
+    near = all(n == 1 or a == b for n, a, b in zip(counts, steps, wanted, strict=True))
+    return near and [of for of, _ in taps] == list(range(len(taps)))
 
 
 def multiply(
     source: Place,
     weights: TapWeights,
-    packed: tuple[PlannedBuffer, PlannedBuffer],
+    given: tuple[Address, PlannedBuffer],
     out: Place,
     phase: Phase,
     depth: int,
 ) -> Launch:
-    """The product of one phase; `packed` are weights and table of taps."""
+    """The product of one phase; rows of weights and the table of taps are given."""
     kind, groups, rows = kind_of(out), weights.groups, weights.rows
     tile = outer_tile(kind)
     count = positions(phase, out.shape[0])
@@ -144,7 +162,7 @@ def multiply(
     pieces = groups * row_parts * column_parts
     begin, to, walk = walk_words(phase, source, out)
     words = kernels.ConvolutionWords(
-        begin, Address(packed[0]), Address(packed[1]), to, m=rows, k=depth, positions=count,
+        begin, given[0], Address(given[1]), to, m=rows, k=depth, positions=count,
         pieces=pieces, rows=part, row_parts=row_parts, column_parts=column_parts,
         group_source=weights.channels * source.strides[1], group_target=rows * out.strides[1],
         channel_target=out.strides[1], block=block,
@@ -154,7 +172,7 @@ def multiply(
         function=f"convolve_{tiled(kind)}",
         text=lambda name: kernels.product_text(name, kind),
         words=words,
-        reads=(whole(source.buffer), *map(whole, packed)),
+        reads=(whole(source.buffer), whole(given[0].buffer), whole(given[1])),
         writes=(whole(out.buffer),),
         pieces=pieces,
         cost=count * groups * rows * max(depth, 1) / 4,
