@@ -93,8 +93,8 @@ def test_not_a_number_is_the_largest_and_the_last_of_them_is_meant() -> None:
     x = np.random.default_rng(0).standard_normal((2, 2, 9, 20)).astype("float32")
     x.reshape(-1)[::7] = np.nan
     x[:, :, 4:6] = -np.inf
-    pool = max_pool(2, 2)
-    agree(compile(pool, backend="native")(ad.tensor(x)), pool(ad.tensor(x)))
+    for pool in (max_pool(2, 2), max_pool(2, 3, 2, 1), max_pool(2, 2, 1), max_pool(2, 2, 3)):
+        agree(compile(pool, backend="native")(ad.tensor(x)), pool(ad.tensor(x)))
 
 
 def test_the_first_of_equals_is_meant() -> None:

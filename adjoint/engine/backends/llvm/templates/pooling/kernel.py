@@ -1,6 +1,7 @@
 """The kernels of max pooling: the largest of each window, and where it is.
 
-`max_pool_text` takes windows of any kind, a row of them at a time. Where all windows lie inside,
+`max_pool_text` takes windows of any kind, a row of them at a time: vectors of those that lie
+inside, the last of which overlaps the one before. Where all windows lie inside,
 `whole_windows_text` takes vectors of them across rows: nothing is left over at the ends of rows.
 """
 
@@ -17,6 +18,7 @@ from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, Posit
 from adjoint.engine.backends.registers.vector import V, select
 
 LANES = 8  # windows at a time
+STEPS = (1, 2)  # from a window to the next where vectors are loaded, not gathered
 
 
 @dataclass(slots=True)
@@ -72,8 +74,8 @@ class PoolingWindow:
 class MaxPool:
     """Writes the kernel of `PoolingWords`."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, number: str, step: int) -> None:
+        self.kind, self.number, self.step = kind, number, step
         self.w = w = CodeWriter()
         fixed, of_window = PoolingWords.word_count(), WindowWords.word_count()
         words = w.words(fixed + RANK * of_window)
@@ -106,18 +108,20 @@ class MaxPool:
         """One row of windows: vectors of them where all taps are inside."""
         w, wide = self.w, self.dims[2]
         left, right = self.word.left, self.word.right
-        whole = left + w.most(right - left, 0).quotient(w.whole(LANES)) * LANES
+        last = right - LANES
+        stop = select(last >= left, right, left)  # of vectors, if one fits
 
         def one(x: V) -> None:
             self.windows(source, zs, ys, wide.taps(x), to + x, 1)
 
         def many(x: V) -> None:
+            x = w.least(x, last)  # some once more, which gives the same again
             start = x * wide.step + wide.offset
             self.windows(source, zs, ys, (start, w.whole(0), wide.extent), to + x, LANES)
 
         w.loop(0, left, one)
-        w.loop(left, whole, many, step=LANES)
-        w.loop(whole, wide.size, one)
+        w.loop(left, stop, many, step=LANES)
+        w.loop(stop, wide.size, one)
 
     def windows(
         self,
@@ -139,16 +143,19 @@ class MaxPool:
                 (ys[0] + y * high.dilation) * wide.source + xs[0] + x * wide.dilation
             )
 
-        def better(z: V, y: V, x: V, best: V, at: V) -> list[V]:
+        first = place((zs[1], ys[1], xs[1]))
+
+        def better(z: V, y: V, x: V, best: V, chosen: V) -> list[V]:
             here = place((z, y, x))
             element = self.load(source, here, lanes)
             larger = (element > best) | element.isnan()
-            return [select(larger, element, best), select(larger, w.code.splat(here, lanes), at)]
+            offset = w.code.splat((here - first).convert(self.number), lanes)
+            return [select(larger, element, best), select(larger, offset, chosen)]
 
-        lowest = w.code.const(float("-inf"), kind, lanes)
-        start = w.code.splat(place((zs[1], ys[1], xs[1])), lanes)
-        best, at = self.nested((zs, ys, xs), better, [lowest, start])
+        begin = [w.code.const(float("-inf"), kind, lanes), w.code.const(0, self.number, lanes)]
+        best, chosen = self.nested((zs, ys, xs), better, begin)
         w.store(best, self.target, to)
+        at = chosen.convert("i64") + w.code.splat(first, lanes)
         steps = w.code.splat(wide.step, lanes) * w.code.iota("i64", lanes)
         w.store(at + steps if lanes > 1 else at, self.at, to)
 
@@ -167,14 +174,23 @@ class MaxPool:
         return level(taps, [], carried)
 
     def load(self, source: str, here: V, lanes: int) -> V:
-        w = self.w
-        step = self.dims[2].step
-        return w.gather(source, self.kind, [here + step * k for k in range(lanes)])
+        """The elements of neighbouring windows; nothing beyond the last is read."""
+        w, kind, step = self.w, self.kind, self.dims[2].step
+        if lanes == 1 or self.step == 1:
+            return w.load(source, kind, here, lanes)
+        if self.step == 2:
+            halves = [w.load(source, kind, here + n, lanes) for n in (0, lanes - 1)]
+            chosen = [n if n < lanes else n + 1 for n in range(0, 2 * lanes, 2)]
+            return w.pick(halves[0], halves[1], chosen)
+        return w.gather(source, kind, [here + step * k for k in range(lanes)])
 
 
-def max_pool_text(name: str, kind: str) -> Text:
-    """The kernel of max pooling for a kind of float."""
-    return MaxPool(kind).text(name)
+def max_pool_text(name: str, kind: str, number: str, step: int) -> Text:
+    """The kernel of max pooling for a kind of float, of windows so far apart (0: any).
+
+    `number` is a kind of whole numbers that has room for how far apart a window's elements are.
+    """
+    return MaxPool(kind, number, step).text(name)
 
 
 # -- windows that lie inside --------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -88,19 +88,26 @@ def max_steps(
     starts = (address(operands[0]), address(values), address(at))
     words: list[Any]
     taps = prod(rule[3] if rule[0] == "window" else -(-rule[1] // rule[2]) + 1 for rule in full)
+    text: Callable[[str], Any]
     if all(whole_windows(rule) == (0, rule[2]) for rule in full):
-        function, text = f"whole_windows_{kind}", pooling.whole_windows_text
+        function, text = f"whole_windows_{kind}", partial(pooling.whole_windows_text, kind=kind)
         words = inner_words(starts, planes, full)
         pieces = planes
     else:
-        function, text = f"max_pool_{kind}", pooling.max_pool_text
+        step = full[-1][4] if full[-1][0] == "window" else 0
+        step = step if step in pooling.STEPS else 0
+        # As wide as an element: one mask does for both.
+        near = kind == "f32" and prod(rule[1] for rule in full) < 1 << 31
+        number = "i32" if near else "i64"
+        function = f"max_pool_{kind}_{number}_{step}"
+        text = partial(pooling.max_pool_text, kind=kind, number=number, step=step)
         words = pooling.PoolingWords(*starts, planes, *whole_windows(full[-1])).listed()
         for rule in full:
             words += window_words(rule)
         pieces = planes * full[0][2]
     launch = Launch(
         function=function,
-        text=lambda name: text(name, kind),
+        text=text,
         words=words,
         reads=(whole(operands[0].buffer),),
         writes=(whole(values.buffer), whole(at.buffer)),
