@@ -102,11 +102,11 @@ def implicit_product(source: Place, weights: TapWeights, out: Place, phase: Phas
     depth = weights.channels * len(taps)
     table = PlannedBuffer(ARENA, int64, max(depth, 1), name="taps")
     given = address(weights.place, weights.place.offset)
-    rows, count, makes = given, 0, (whole(table),)
+    rows, count, makes = given, 0, [whole(table)]
     if not lie_in_rows(weights, taps):
         count = weights.groups * weights.rows
         packed = PlannedBuffer(ARENA, dtype, count * max(depth, 1), name="weights")
-        rows, makes = Address(packed), (whole(packed), whole(table))
+        rows, makes = Address(packed), [whole(packed), whole(table)]
     words = kernels.WeightWords(
         source=given, target=rows, table=Address(table), rows=weights.rows,
         channels=weights.channels, taps=len(taps), count=count, row_step=weights.row_step,
@@ -118,7 +118,7 @@ def implicit_product(source: Place, weights: TapWeights, out: Place, phase: Phas
         text=lambda name: kernels.weights_text(name, kind),
         words=[*words.listed(), *(offset for tap in taps for offset in tap)],
         reads=(whole(weights.place.buffer),) if count else (),
-        writes=makes,
+        writes=tuple(makes),
         pieces=max(count, 1),
         cost=max(count, 1) * max(depth, 1),
         label="weights" if count else "taps",
@@ -132,7 +132,8 @@ def lie_in_rows(weights: TapWeights, taps: list[tuple[int, int]]) -> bool:
     steps = (weights.group_step, weights.row_step, weights.channel_step)
     if any(map(is_extent, (*counts, *steps))):
         return False
-    size, wanted = len(taps), []
+    size = len(taps)
+    wanted: list[int] = []
     for count in reversed(counts):
         wanted.insert(0, size)
         size *= count
