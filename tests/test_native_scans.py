@@ -246,3 +246,22 @@ def test_loops_in_loops_and_one_after_another_share_what_lasts(planned: Function
     call, _ = planned(run, 0, w, u, c, xs)
     for one, other in zip(leaves(call(w, u, c, xs)), want, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3)
+
+
+def test_one_row_meets_a_matrix_that_is_a_part_of_another(planned: Function) -> None:
+    """Panels as wide as a tile of one row are made of columns that do not lie side by side."""
+    rng = np.random.default_rng(6)
+    w, c, xs = (
+        ad.from_numpy(rng.standard_normal(shape, np.float32) / 6)
+        for shape in ((80, 210), (1, 40), (8, 1, 70))
+    )
+
+    def run(w: Any, c: Any, xs: Any) -> Any:
+        turn = lambda c, x: ((c @ w[::2, ::3] + x).tanh()[:, :40], c.sum())
+        return ad.scan(turn, c, xs)
+
+    call, _ = planned(run, 0, w, c, xs)
+    want = c.numpy().astype(np.float64)
+    for x in xs.numpy():
+        want = np.tanh(want @ w.numpy()[::2, ::3].astype(np.float64) + x)[:, :40]
+    np.testing.assert_allclose(leaves(call(w, c, xs))[0], want, rtol=1e-4, atol=1e-5)
