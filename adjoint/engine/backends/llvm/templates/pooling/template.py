@@ -296,17 +296,18 @@ def _copied(source: Place, out: Place, rules: Rules, label: str) -> Launch:
     numbers = [0]
     for dim in outside:
         rule = by_dim.get(dim)
-        places = [row[0][0] for row in table(rule, False)] if rule else range(out.shape[dim])
-        numbers = [n * source.shape[dim] + place for n in numbers for place in places]
+        steps = [row[0][0] for row in table(rule, False)] if rule else [*range(out.shape[dim])]
+        numbers = [n * source.shape[dim] + step for n in numbers for step in steps]
     lines_of_source = prod([source.shape[dim] for dim in outside])
+    places: Sequence[Any]
     if along is not None:
+        source_size, size = along[1], along[2]
         runs = copied_runs(along, False)
         places = runs if runs is not None else [row[0][0] for row in table(along, False)]
-        sizes = along[1:3]
     else:
-        inner = prod(out.shape[last + 1 :])
-        places, sizes = [(0, 0, 1, inner, 0)], (inner, inner)
-    return _copy(source, out, *sizes, numbers, lines_of_source, places, label)
+        source_size = size = prod(out.shape[last + 1 :])
+        places = [(0, 0, 1, size, 0)]
+    return _copy(source, out, source_size, size, numbers, lines_of_source, places, label)
 
 
 def _copy(
