@@ -342,4 +342,5 @@ def test_tiles_of_wide_registers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
             np.testing.assert_allclose(run(x, y).numpy(), want, rtol=1e-4, atol=1e-4)
             executable: Any = run.latest.executable  # type: ignore[attr-defined]
             names = [name for segment in executable.image.segments for name, *_ in segment]
-            assert "product_f32_32x512_8x32" in names
+            # Behind a kernel's own name is that of the module that writes it.
+            assert "product_f32_32x512_8x32" in [name.split(".")[0] for name in names]
