@@ -346,6 +346,25 @@ def test_adding_to_a_dense_tensor_writes_only_there() -> None:
     assert turned.tolist() == [[0, 0], [2, 2], [0, 0], [1, 1]]
 
 
+@pytest.mark.parametrize("kind", ["repeated", "in order", "out of order"])
+@pytest.mark.parametrize("width", [1, 3, 32])
+def test_rows_are_added_in_order(kind: str, width: int) -> None:
+    rng = np.random.default_rng(width)
+    at = rng.integers(0, 30, 50) if kind == "repeated" else rng.permutation(60)[:20]
+    at = np.sort(at) if kind == "in order" else at
+    values = rng.standard_normal((at.size, width)).astype(np.float32)
+    wanted = rng.standard_normal((60, width)).astype(np.float32)
+    table, summed = ad.tensor(wanted), np.zeros_like(wanted)
+    rows = ad.sparse_coo_tensor(ad.tensor(at[None]), ad.tensor(values), (60, width))
+    for k, row in zip(at, values, strict=True):
+        wanted[k] += row
+        summed[k] += row
+    assert np.array_equal(table.add_(rows).numpy(), wanted)
+    once = rows.coalesce()
+    assert once.indices().tolist() == [np.unique(at).tolist()]
+    assert np.array_equal(once.values().numpy(), summed[np.unique(at)])
+
+
 # -- derivatives ----------------------------------------------------------------------------------
 
 AT = [[0, 1, 1, 2, 1], [2, 0, 2, 1, 0]]

@@ -134,6 +134,8 @@ class RuleOptimizer(Optimizer):
             for p in [p for p in with_grad if p._grad_meta.grad.is_sparse]:
                 self._apply(p, p.grad, group)
                 with_grad = [other for other in with_grad if other is not p]
+            if not with_grad:
+                return
         if are_on_device(with_grad):
             states = [self._state_of(p, group) for p in with_grad]
             if update_together(self._for_large(index, group), with_grad, states):

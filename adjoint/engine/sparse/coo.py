@@ -115,16 +115,10 @@ class CooTensor(SparseTensor):
         refuse_capture("coalesce")
         size, rank = tuple(self.shape), self.sparse_dim()
         keys = positions(self._coordinates, size[:rank])
-        order = keys.argsort(stable=True)
-        sorted_keys = INDEX(keys, order, dims=(0,))
-        starts = sorted_keys.new_ones(sorted_keys.shape, dtype=int64)
-        starts[1:] = (sorted_keys[1:] != sorted_keys[:-1]).to(int64)
-        place = starts.cumsum(0) - 1
-        unique_keys = sorted_keys[starts.bool()]
+        unique_keys, place = keys.unique(return_inverse=True)
         elements = self._elements
         total = elements.new_zeros((unique_keys.shape[0], *elements.shape[1:]))
-        picked = INDEX(elements, order, dims=(0,))
-        summed = INDEX_PUT(total, picked, place, dims=(0,), accumulate=True)
+        summed = INDEX_PUT(total, elements, place, dims=(0,), accumulate=True)
         return make(coordinates_of(unique_keys, size[:rank]), summed, size, coalesced=True)
 
     # -- conversion ---------------------------------------------------------------------------

@@ -23,6 +23,9 @@ _there: set[str] = set()  # modules that were imported to their end
 
 def bring(names: Iterable[str]) -> None:
     """Import modules, one thread at a time."""
+    names = [name for name in names if name not in _there or name not in sys.modules]
+    if not names:
+        return
     if _inside_import():
         for name in names:
             importlib.import_module(name)  # perhaps one that is on its way: not there yet

@@ -99,7 +99,7 @@ def _sparse_vjp(
 
 # The same rows, with a gradient that is a sparse tensor.
 EMBEDDING_SPARSE = composite(
-    "embedding_sparse", _embedding, _sparse_vjp, None, operands=("x", "index")
+    "embedding_sparse", EMBEDDING.__call__, _sparse_vjp, None, operands=("x", "index")
 )
 
 
