@@ -307,3 +307,21 @@ def test_fills_of_many_elements(dtype: ad.dtype, value: float) -> None:
             assert (filled == one).all()
             if dtype.is_floating_point:
                 assert (filled.signbit() == one.signbit()).all()
+
+
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_xor"])
+def test_truths_are_written_to_every_dtype(name: str) -> None:
+    for dtype in (ad.float32, ad.float64, ad.float16, ad.bfloat16, ad.int8, ad.uint8, ad.int64):
+        x, y = ad.tensor([[0, 1, 2], [3, 0, 1]], dtype=dtype), ad.tensor([1, 0, 2], dtype=dtype)
+        wanted = getattr(x, name)(y).tolist()
+        for target in (x.clone(), x.t().contiguous().t()):
+            before = target._version
+            assert getattr(target, f"{name}_")(y) is target
+            assert (target.dtype, target._version) == (dtype, before + 1)
+            assert target.tolist() == wanted
+    x = ad.ones(3, requires_grad=True)
+    getattr(x.clone(), f"{name}_")(ad.zeros(3)).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0, 0, 0]
+    with pytest.raises(RuntimeError, match="shape"):
+        getattr(ad.ones(3), f"{name}_")(ad.ones(2, 3))

@@ -62,7 +62,7 @@ def update(
     result = compute(target, *args, **kwargs)
     if not result._requires_grad:
         into, array = direct_array(target), result._array
-        if into is not None and array.dtype == into.dtype and array.shape == into.shape:
+        if into is not None and array.shape == into.shape and _fits(array, into):
             if into.__class__ is ndarray and into.flags.c_contiguous:
                 into[...] = array
             else:
@@ -112,6 +112,14 @@ def write(target: Tensor, value: Tensor) -> Tensor:
         if picked is not None:
             HOOKS.write_back(picked)
     return target
+
+
+def _fits(source: Any, target: Any) -> bool:
+    """Whether an array's elements are another's by being written there: truths are 0 and 1."""
+    if source.dtype == target.dtype:
+        return True
+    on_host = source.__class__ is ndarray and target.__class__ is ndarray
+    return on_host and source.dtype.kind == "b" and target.dtype.kind in "iuf"
 
 
 def _copy_elements(target: Tensor, value: Tensor) -> None:

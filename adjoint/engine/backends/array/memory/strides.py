@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.core.layout import format_strides, is_dense, preserve_format
+from adjoint.engine.core.spec import contiguous_strides
 
 Array = Any
 Shape = tuple[int, ...]
@@ -62,7 +63,7 @@ def span(shape: Shape, strides: Shape) -> int:
 
 def allocate(xp: Any, shape: Shape, dtype: Any, strides: Shape | None) -> Array:
     """An uninitialised array with the given strides (None: row-major)."""
-    if strides is None:
+    if strides is None or (0 not in shape and strides == contiguous_strides(shape)):
         return xp.empty(shape, dtype)
     if prod(shape) and is_dense(shape, strides):
         order = sorted(range(len(shape)), key=lambda d: (-strides[d], -shape[d], d))
