@@ -86,12 +86,14 @@ class Running:
                 return [x.code.const(1, "i1", x.lanes), later]
             case "logcumsumexp":
                 top, total, _ = carried
+                first = total.eq(0.0)  # which is the result itself: -0.0 + log(1) would be 0.0
                 larger = x > top
                 # Of equal ones the difference is 0, infinite ones too; that of a NaN is one.
                 part = exp_of_negative(select(x.eq(top), 0.0, -abs(x - top)))
                 total = select(larger, total * part + 1.0, total + part)
                 top, narrow = select(larger, x, top), kind_of(self.dtype)
-                return [top, total, top.convert(narrow) + LOWER["log"](total.convert(narrow))]
+                result = top.convert(narrow) + LOWER["log"](total.convert(narrow))
+                return [top, total, select(first, x.convert(narrow), result)]
         hit = x >= carried[0] if self.name == "cummax" else x <= carried[0]
         if x.is_float:  # none after a NaN but another one
             hit = hit | x.isnan()
