@@ -34,6 +34,43 @@ def test_long_sums_keep_their_digits() -> None:
         np.testing.assert_allclose(got.numpy(), x.sum(0, dtype=np.float64), rtol=2e-6)
 
 
+@pytest.mark.parametrize("shape", [(50, 2), (300, 5), (2000, 40)])
+def test_running_sums_are_rounded_once(shape: tuple[int, ...]) -> None:
+    """Few elements, some, and many; forwards and, in the gradient, backwards."""
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    for dim in (0, 1):
+        want = x.astype(np.float64).cumsum(dim).astype(np.float32)
+        back = np.flip(np.flip(x, dim).astype(np.float64).cumsum(dim), dim).astype(np.float32)
+        for run in (lambda t, d=dim: t.cumsum(d), ad.compile(lambda t, d=dim: t.cumsum(d))):
+            given = ad.tensor(x, requires_grad=True)
+            got = run(given)
+            (g,) = ad.autograd.grad(got, given, ad.tensor(x))
+            np.testing.assert_array_equal(got.detach().numpy(), want)
+            np.testing.assert_array_equal(g.numpy(), back)
+
+
+@pytest.mark.parametrize("mean", [0, 1000, 30_000])
+@pytest.mark.parametrize("shape", [(8, 100), (40, 3), (64, 5000)])
+def test_variances_do_not_carry_the_rounding_of_the_mean(
+    shape: tuple[int, ...], mean: float
+) -> None:
+    x = (np.random.default_rng(0).standard_normal(shape) + mean).astype(np.float32)
+    for dim in (0, 1, (0, 1)):
+        want = x.astype(np.float64).var(dim)
+        for run in (lambda t, d=dim: t.var(d, correction=0), lambda t, d=dim: t.std(d, False) ** 2):
+            for got in (run(ad.tensor(x)), ad.compile(run)(ad.tensor(x))):
+                np.testing.assert_allclose(got.numpy(), want, rtol=2e-6)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e6 / 3])
+@pytest.mark.parametrize("n", [3, 1000, 100_001])
+def test_variances_of_a_constant_are_not_negative(value: float, n: int) -> None:
+    x = ad.full((n,), value)
+    ulp = float(np.spacing(np.float32(value)))
+    assert 0 <= x.var().item() <= ulp**2
+    assert 0 <= x.std().item() <= ulp
+
+
 def test_nan_wins_and_sorts_last() -> None:
     x = ad.tensor([2.0, nan, 1.0])
     assert x.max().isnan()

@@ -33,7 +33,12 @@ def _freedom(shape: Any, dims: Dims, correction: float) -> float:
 
 
 def _var(x: Tensor, dims: Dims, keepdim: bool, correction: float) -> Tensor:
-    total = SUM(squared(_centred(x, dims)), dims=dims, keepdim=keepdim)
+    centred = _centred(x, dims)
+    total = SUM(squared(centred), dims=dims, keepdim=keepdim)
+    # The mean was rounded, by much where it is large beside the spread. What is left of it in the
+    # distances is taken out of the squares; a constant's rounding must not leave less than 0.
+    left = SUM(centred, dims=dims, keepdim=keepdim)
+    total = (total - squared(left) / max(count(x.shape, dims), 1)).clamp(min=0)
     return total / _freedom(x.shape, dims, correction)
 
 

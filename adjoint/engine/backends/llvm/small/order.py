@@ -175,7 +175,11 @@ def running(w: RowWriter, function: np.ufunc, out: Array, x: Spot, dim: int, rev
 
 @writes(scan.CUMSUM)
 def write_cumsum(w: RowWriter, out: Array, x: Spot, dim: int, reverse: bool) -> Spot:
-    return running(w, np.add, out, x, dim, reverse)
+    if out.dtype.char != "f" or x.array.dtype != out.dtype:
+        return running(w, np.add, out, x, dim, reverse)
+    wide = w.copy(x, w.scratch(x.array, np.float64))  # as the array kernel adds
+    total = running(w, np.add, wide.array, wide, dim, reverse)
+    return w.copy(total, w.scratch(out))
 
 
 @writes(scan.CUMPROD)

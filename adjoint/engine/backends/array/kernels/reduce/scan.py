@@ -17,6 +17,7 @@ from adjoint.engine.ops.reduce import scan
 from adjoint.engine.tensor.tensor import DTYPE_OF
 
 Array = Any
+_DOUBLE = {"f": np.dtype(np.float64), "F": np.dtype(np.complex128)}
 
 
 def doubling(xp: Any, combine: Callable[[Array, Array], Array], x: Array, dim: int) -> Array:
@@ -45,8 +46,8 @@ def flipped(xp: Any, x: Array, dim: int, reverse: bool) -> Array:
 @lowers(scan.CUMSUM)
 def cumsum(xp: Any, x: Array, dim: int, reverse: bool) -> Array:
     wide = accumulator(DTYPE_OF[x.dtype])
-    if x.shape[dim] > LONG and wide.kind in "fc":
-        wide = np.result_type(wide, np.float64)
+    if xp is np or x.shape[dim] > LONG:  # or each sum would carry the errors of all before it
+        wide = _DOUBLE.get(wide.char, wide)
     if xp is np and not reverse:  # what `cumsum` calls
         return np.add.accumulate(x, dim, wide).astype(x.dtype, copy=False)
     out = xp.cumsum(flipped(xp, x, dim, reverse), axis=dim, dtype=wide)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.array.kernels.reduce.reduction import LONG
 from adjoint.engine.backends.llvm.templates.running import kernel as running
 from adjoint.engine.backends.llvm.templates.running.kernel import Running
 from adjoint.engine.backends.registers.elementwise import kind_of
@@ -45,7 +44,7 @@ def described(node: Node) -> Running:
     if values or name == "cumextreme":
         name = "cummax" if node.params["largest"] else "cummin"
     wide = kind_of(spec.dtype)
-    if name == "cumsum" and wide == "f32" and spec.shape[dim] > LONG:
+    if name == "cumsum" and wide == "f32":
         wide = "f64"  # as eager execution does
     if name == "logcumsumexp":
         wide = "f64"  # rounding errors of a long one would grow with its length
