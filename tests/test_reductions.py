@@ -71,6 +71,25 @@ def test_variances_of_a_constant_are_not_negative(value: float, n: int) -> None:
     assert 0 <= x.std().item() <= ulp
 
 
+@pytest.mark.parametrize("dtype", [ad.bfloat16, ad.float16])
+def test_sums_of_halves_to_a_size_are_rounded_once(dtype: ad.dtype) -> None:
+    """Over dimensions in front and within at once, as in the gradient of a channel's bias."""
+    x = ad.randn(8, 16, 28, 28, generator=ad.Generator().manual_seed(0)).to(dtype)
+    total = x.double().sum((0, 2, 3))
+    bias = ad.zeros(16, 1, 1, dtype=dtype, requires_grad=True)
+    (x + bias).backward(x)
+    for got in (
+        x.sum_to_size(16, 1, 1),
+        bias.grad,
+        ad.compile(lambda t: t.sum_to_size(16, 1, 1))(x),
+    ):
+        assert got.shape == (16, 1, 1)
+        assert got.dtype is dtype
+        ad.testing.assert_close(
+            got.reshape(-1).double(), total, rtol=ad.finfo(dtype).eps * 0.51, atol=1e-3
+        )
+
+
 def test_nan_wins_and_sorts_last() -> None:
     x = ad.tensor([2.0, nan, 1.0])
     assert x.max().isnan()

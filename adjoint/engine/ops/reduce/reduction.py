@@ -271,6 +271,8 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
         return self
     leading, repeated = _repeated(tuple(self.shape), size)
     out = in_dtype(self, None) if leading or repeated or not size else self
+    if leading and repeated and out.dtype.is_half:  # at once: sums in between would be rounded
+        return SUM(out, dims=(*leading, *repeated), keepdim=False).reshape(size)
     if repeated:
         out = SUM(out, dims=repeated, keepdim=True)
     return SUM(out, dims=leading, keepdim=False) if leading or not size else out
