@@ -357,3 +357,80 @@ def test_results_that_hold_a_tensor_are_made_anew(kind: Any) -> None:
 def test_formatting_a_number_that_is_not_known() -> None:
     with pytest.raises(RuntimeError, match=r"test_compile_places.py:\d+.*it is not known"):
         ad.compile(lambda x: len(f"{x.sum():.2f}"))(ad.ones(2))
+
+
+@dataclasses.dataclass
+class WrittenInto:
+    w: Any
+
+
+def _write_key(p: Any, x: Any) -> Any:
+    p["w"] = p["w"] * 3
+    return (p["w"] * x).sum()
+
+
+def _write_deeper(p: Any, x: Any) -> Any:
+    p["inner"]["w"] = p["inner"]["w"] * 3
+    p["inner"] = {"w": p["inner"]["w"] * x}
+    return p["inner"]["w"].sum()
+
+
+def _write_element(p: Any, x: Any) -> Any:
+    p[0] = p[0] * 3
+    p.append(p[0] * 2)
+    return (p[0] * x * p[1]).sum()
+
+
+def _write_attribute(p: Any, x: Any) -> Any:
+    p.w = p.w * 3
+    return (p.w * x).sum()
+
+
+_WRITERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+    "dict": (lambda w: {"w": w}, _write_key),
+    "defaultdict": (lambda w: defaultdict(int, w=w), _write_key),
+    "nested dicts": (lambda w: {"inner": {"w": w}}, _write_deeper),
+    "list": (lambda w: [w], _write_element),
+    "dataclass": (WrittenInto, _write_attribute),
+}
+_TRANSFORMS: dict[str, Callable[[Any], Any]] = {
+    "grad": ad.func.grad,
+    "vjp": lambda f: lambda p, x: ad.func.vjp(f, p, x)[1](ad.tensor(1.0)),
+    "jvp": lambda f: lambda p, x: ad.func.jvp(f, (p, x), (p, x)),
+    "vmap": ad.func.vmap,
+    "hessian": lambda f: ad.func.hessian(lambda p, x: f(p, x) ** 2),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "transform"),
+    [*[(kind, "grad") for kind in _WRITERS], *[("dict", name) for name in _TRANSFORMS][1:]],
+)
+def test_what_a_transform_makes_is_the_functions_own(kind: str, transform: str) -> None:
+    make, f = _WRITERS[kind]
+    plain = _TRANSFORMS[transform](f)
+    compiled = ad.compile(plain)
+    for i in range(3):
+        x, w = ad.arange(3.0) + i, ad.arange(1.0, 4.0)
+        given = make(w)
+        got, want = flatten(compiled(given, x))[0], flatten(plain(make(w), x))[0]
+        assert flatten(given)[0] == [w]  # the caller's stays as it is
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-6)
+    assert compiled.traces == 1
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_recording_anew_comes_to_an_end(fullgraph: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the cause: here, each recording is said to show a place that was not known."""
+    compiled = ad.compile(lambda x: x + 1, fullgraph=fullgraph)
+    known = iter(range(1_000_000))
+    monkeypatch.setattr(compiled, "_known_places", lambda: (next(known), 0))
+    x = ad.arange(3.0)
+    if fullgraph:
+        with pytest.raises(CaptureError, match="was recorded 32 times for one call"):
+            compiled(x)
+    else:
+        assert compiled(x).tolist() == [1.0, 2.0, 3.0]
+    monkeypatch.undo()
+    assert compiled(x).tolist() == [1.0, 2.0, 3.0]

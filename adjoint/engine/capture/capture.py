@@ -17,7 +17,7 @@ from typing import Any
 from adjoint.engine.capture.breaks import Breaks, LeftToPython, RecordingFailed, key_of
 from adjoint.engine.capture.changed_objects import LookAgain
 from adjoint.engine.capture.given import NONE, check_distinct, given_leaves
-from adjoint.engine.capture.making import Recordable
+from adjoint.engine.capture.making import MOST_LOOKS, Recordable
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.program.numbers import FreeNumbers, slots
 from adjoint.engine.capture.program.prepared import PreparedCall
@@ -219,7 +219,7 @@ class Captured(Recordable):
     def _long_way(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Find the program or make it, and run it."""
         with TRACING, uncollected(), self._in_call():
-            while True:
+            for _ in range(MOST_LOOKS):
                 hidden = self._hidden()
                 changed = self.changed or NONE
                 leaves, structure = given_leaves(args, {**kwargs, **hidden}, changed)
@@ -233,6 +233,8 @@ class Captured(Recordable):
                     continue
                 if program is not None:
                     break
+            else:
+                raise self._endless()
             if not kwargs and not hidden and len(leaves) == len(args) and Arguments.simple(args):
                 self._remember(args, None, program)
             elif Arguments.simple(leaves):
@@ -242,6 +244,21 @@ class Captured(Recordable):
         with self.lock:
             self.effects = True
             return self._first_run(program, leaves, (args, kwargs))
+
+    def _endless(self) -> Exception:
+        """What is said of a call that was recorded anew again and again."""
+        latest = [name.partition(": ")[2][:-1] for name in list(self.moving.values())[-3:]]
+        error = CaptureError(
+            f"compile: {self.families.name} was recorded {MOST_LOOKS} times for one call, and put "
+            "numbers or tensors at other places each time, or read others. Pass them as arguments "
+            "and return them, or leave such calls to Python (fullgraph=False). "
+            f"Places seen last: {', '.join(latest) or 'none'}."
+        )
+        if self.fullgraph:
+            return error
+        failed = RecordingFailed()
+        failed.__cause__ = error
+        return failed
 
     @contextlib.contextmanager
     def _in_call(self) -> Iterator[None]:

@@ -44,6 +44,10 @@ from adjoint.engine.graph.record.trace import TRACING, Trace
 _PLACES = (Cell, ClassAttribute, Index, Item, SlotPlace, Upcoming)
 
 
+# How often a call is looked at anew, at most, because recording it showed what else it depends on.
+MOST_LOOKS = 32
+
+
 class Recordable(Inspection):
     """A function that can be recorded: for arguments, for other floats, for other sizes."""
 
@@ -176,6 +180,10 @@ class Recordable(Inspection):
                 with stage(f"record {self.families.name}"):
                     program = self._program(trace, structure, given, leaves, numbers)
             except Realias as clash:
+                if how.get(clash.storage.identity) == "state":  # once more would end here again
+                    if self.fullgraph:
+                        raise
+                    raise RecordingFailed from clash
                 how[clash.storage.identity] = "state"
                 continue
             except Rebinds as rebinding:
@@ -351,7 +359,7 @@ class Recordable(Inspection):
         leaves, structure = flatten((args, kwargs))
         numbers = slots(range(len(leaves)), leaves)
         with TRACING, uncollected():
-            for _ in range(8):
+            for _ in range(MOST_LOOKS):
                 key = signature(leaves, structure, self.free.of(structure))
                 program = None if numbers else self._for_sizes(key, leaves, structure)
                 if program is None and numbers:

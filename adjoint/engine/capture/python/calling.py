@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 from .plain import MISSING, is_a
@@ -39,10 +40,13 @@ def run_engines(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict
     return recorder.engine.call(fn, args, kwargs)
 
 
-def entered(recorder: Recorder, fn: Any) -> Any:
-    """A function that C can call, to have `fn` followed."""
+def entered(recorder: Recorder, fn: Any, note: Callable[[Any], Any] | None = None) -> Any:
+    """A function that C can call, to have `fn` followed; `note` is told what it is given."""
 
     def entry(*args: Any, **kwargs: Any) -> Any:
+        if note is not None:
+            for value in (*args, *kwargs.values()):
+                note(value)
         return call(recorder, fn, args, kwargs)
 
     entry.followed = fn  # type: ignore[attr-defined]

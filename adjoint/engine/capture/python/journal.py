@@ -133,6 +133,15 @@ class Journal:
         """Whether a place of an object was written to."""
         return (id(owner), key) in self.fields
 
+    def knows(self, value: Any) -> bool:
+        """Whether a container, or an attribute of an object, was written to."""
+        own = getattr(value, "__dict__", None)
+        return (
+            id(value) in self.copies
+            or id(own) in self.copies
+            or any(owner is value for owner, _ in self.replaced)
+        )
+
     def let_go(self) -> list[tuple[Any, Any]]:
         """What was written to, and what it held; of containers, what they hold no more."""
         gone = list(self.replaced)

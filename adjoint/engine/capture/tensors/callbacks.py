@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.capture.python.calling import entered
@@ -99,9 +100,9 @@ def calls_hooks(fn: Any, optimizer: Any) -> bool:
     return has(type(optimizer), "has_step_hooks") and bool(optimizer.has_step_hooks())
 
 
-def entry_to(recorder: Any, fn: Any) -> Any:
-    """A function that has `fn` followed, and looks like it."""
-    entry = entered(recorder, fn)
+def entry_to(recorder: Any, fn: Any, note: Callable[[Any], Any]) -> Any:
+    """A function that has `fn` followed, and looks like it; `note` is told what it is given."""
+    entry = entered(recorder, fn, note)
     if isinstance(fn, PLAIN_CALLS):
         functools.update_wrapper(entry, fn, updated=())
     return entry

@@ -64,7 +64,7 @@ from adjoint.engine.capture.tensors.late_values import (
     text_of,
     with_elements,
 )
-from adjoint.engine.capture.tensors.leaving import holds_new
+from adjoint.engine.capture.tensors.leaving import CONTAINERS, holds_new, note_made
 from adjoint.engine.capture.tensors.looks import LOOKS, Has, hook_tables, hooks_of
 from adjoint.engine.capture.tensors.native_state import NativeState
 from adjoint.engine.capture.tensors.optimizers import SteppedOptimizers, with_inner
@@ -208,10 +208,9 @@ class TensorEngine(CallNumbers):
     def _note_new(self, fn: Any, result: Any, alone: bool) -> None:
         """Note what a call made that is the function's own; `alone` if nobody else holds it."""
         recorder = self.recorder
-        if isinstance(result, (list, dict, set, tuple)) and (alone or self._holds_new(result)):
+        if isinstance(result, CONTAINERS) and (note_made(self, result) or alone):
             recorder.new(result)
             new_parts(recorder, result)
-            self._note_new_parts(result)
         elif (isinstance(result, types.FunctionType) and alone) or (
             has(type(result), "__next__") or (isinstance(fn, type) and keeps_state(fn.__module__))
         ):
@@ -219,22 +218,6 @@ class TensorEngine(CallNumbers):
         elif has(type(result), "capture_made_again"):
             recorder.new(result)
             new_parts(recorder, vars(result))
-
-    def _note_new_parts(self, container: Any) -> None:
-        """Containers inside that hold tensors of this recording, whoever else has them still."""
-        looked_at: set[int] = set()
-        waiting = [container]
-        while waiting:
-            holder = waiting.pop()
-            if id(holder) in looked_at:
-                continue
-            looked_at.add(id(holder))
-            parts = holder.values() if isinstance(holder, dict) else holder
-            inner = [x for x in parts if isinstance(x, (list, dict, set, tuple))]
-            for part in inner:
-                if not self.recorder.is_fresh(part) and self._holds_new(part):
-                    self.recorder.new(part)
-            waiting += inner
 
     def _refuse(self, fn: Any, stepped: Any) -> None:
         """Raise for a call that no recording can stand for; `stepped` is its first operand."""
@@ -282,13 +265,6 @@ class TensorEngine(CallNumbers):
         name = getattr(fn, "__name__", "")
         return late_value(name, args[0], error) if name in LATE and len(args) == 1 else None
 
-    def _holds_new(self, container: Any) -> bool:
-        """Whether a container of the framework's holds a tensor of this recording: it is new."""
-        if id(container) in self.recorder.journal.copies:
-            return False
-        members = container.values() if isinstance(container, dict) else container
-        return any(is_tensor(x) and self.is_new(x) for x in members)
-
     def _call_with_tensors(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of the framework with arrays of each call as tensors."""
         if fn.__name__ in _TAKES_ARRAYS:
@@ -327,7 +303,11 @@ class TensorEngine(CallNumbers):
         """A function that the framework calls; a user's, or one in its closure, is observed."""
         if self.runs(fn) and not has_user_cells(fn):
             return fn
-        return entry_to(self.recorder, fn)
+        return self._entry(fn)
+
+    def _entry(self, fn: Any) -> Any:
+        """What has a function followed that the framework calls, with containers of its own."""
+        return entry_to(self.recorder, fn, partial(note_made, self))
 
     def compared(self, left: Any, right: Any) -> None:
         """It was asked whether two objects are one: a gradient may be another one at each call."""
@@ -357,7 +337,7 @@ class TensorEngine(CallNumbers):
         """A class of the same name whose rules, if a user wrote them, are followed."""
         if cls not in self.functions:
             rules = {
-                name: staticmethod(entry_to(self.recorder, rule))
+                name: staticmethod(self._entry(rule))
                 for name in _OF_FUNCTIONS
                 if class_lookup(self.recorder, cls, name) is not MISSING
                 and isinstance(rule := getattr(cls, name, None), types.FunctionType)
@@ -393,7 +373,7 @@ class TensorEngine(CallNumbers):
         if not isinstance(fn, types.FunctionType) or not has_user_cells(fn):
             return fn
         cells = tuple(
-            types.CellType(entry_to(self.recorder, cell.cell_contents)) if is_users(cell) else cell
+            types.CellType(self._entry(cell.cell_contents)) if is_users(cell) else cell
             for cell in fn.__closure__ or ()
         )
         copy = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, cells)

@@ -10,13 +10,17 @@ from __future__ import annotations
 import types
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import is_dataclass
 from typing import Any
 
-from adjoint.engine.capture.python.plain import PLAIN, has
+from adjoint.engine.capture.python.language.operators import new_parts
+from adjoint.engine.capture.python.plain import PLAIN, elements, has
 from adjoint.engine.capture.tensors.callbacks import is_module, is_of_the_framework
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.tree import REGISTERED
 
 _CONTAINERS = (list, tuple, set, frozenset, deque)
+CONTAINERS = (dict, *_CONTAINERS)  # that a function may be given by the framework, or get
 
 
 def holds_new(engine: Any, value: Any) -> bool:
@@ -39,13 +43,52 @@ def holds_new(engine: Any, value: Any) -> bool:
     return False
 
 
+def note_made(engine: Any, value: Any, met: dict[int, bool] | None = None) -> bool:
+    """Note what the framework made of containers, a value or what is in it; whether it is one.
+
+    Such a container holds a tensor of the recording, at whatever depth, that nobody wrote to it.
+    One that was there before can hold it only if the function put it there, as the journal knows.
+    """
+    if is_tensor(value):
+        return bool(engine.is_new(value) or value._storage.level is not None)
+    parts = _parts_of_tree(value)
+    if not parts:
+        return False
+    met = {} if met is None else met
+    if id(value) in met:
+        return met[id(value)]
+    met[id(value)] = False  # should it be in itself
+    holds = False
+    for part in parts:
+        holds |= note_made(engine, part, met)
+    parts = part = None  # held by nobody else, as `new_parts` asks
+    recorder = engine.recorder
+    made = met[id(value)] = holds and not recorder.journal.knows(value)
+    if made and recorder.needs_guards(value):
+        recorder.new(value)
+        new_parts(recorder, value)
+    return made
+
+
+def _parts_of_tree(value: Any) -> Iterable[Any]:
+    """What is in a container, or in an object that transformations make anew as they do those."""
+    if isinstance(value, dict):
+        return dict.values(value)
+    if isinstance(value, CONTAINERS):
+        return list(elements(value))
+    kind = type(value)
+    if kind not in REGISTERED and (isinstance(value, type) or not is_dataclass(kind)):
+        return ()
+    return _kept(value)
+
+
 def _is_the_frameworks(value: Any) -> bool:
     if isinstance(value, types.FunctionType):
         return is_of_the_framework(value.__globals__.get("__name__") or "")
     return is_of_the_framework(type(value).__module__) and not (
         is_tensor(value)
         or is_module(value)
-        or isinstance(value, (type, dict, *_CONTAINERS))  # writes to such tables are observed
+        or isinstance(value, (type, *CONTAINERS))  # writes to such tables are observed
     )
 
 
@@ -64,6 +107,11 @@ def _parts(value: Any) -> Iterable[Any]:
         return (*(value.__closure__ or ()), *(value.__defaults__ or ()))
     if not _is_the_frameworks(value):
         return ()
+    return _kept(value)
+
+
+def _kept(value: Any) -> Iterable[Any]:
+    """What the attributes of an object are."""
     slots = [
         getattr(value, name)
         for cls in type(value).__mro__
