@@ -19,7 +19,7 @@ from adjoint.engine.ops.nn.recurrent_networks import (
     RECURRENT_NETWORK,
     RecurrentNetwork,
 )
-from adjoint.engine.ops.reduce.reduction import MEAN
+from adjoint.engine.ops.reduce.reduction import MEAN, NANSUM
 from adjoint.graph import capture, interpret, load, to_text, verify
 from adjoint.nn import functional as F
 
@@ -701,6 +701,7 @@ FORETOLD: list[tuple[str, Any, tuple[Any, ...]]] = [
     ("p_norm", lambda x: x.norm(2.0), (ad.ones(2, 3, dtype=ad.complex64),)),
     ("p_norm", lambda x: x.norm(0.0), (ad.ones(0, 3),)),
     ("mean", lambda x: MEAN(x, dims=(0,), keepdim=False), (ad.ones(2, 3, dtype=ad.float64),)),
+    ("nansum", lambda x: NANSUM(x, dims=(1,), keepdim=True), (ad.tensor([[1.0, float("nan")]]),)),
     ("max", lambda x: x.max(), (ad.ones(2, 3),)),
     ("min", lambda x: x.min(), (ad.ones(2, 3, dtype=ad.float64),)),
     ("softmax", lambda x: x.softmax(0), (ad.ones(2, 3, dtype=ad.float64),)),
