@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -103,6 +104,41 @@ def compare_pool(x: Any, y: Any, numbers: Any, ceil: bool) -> None:
             continue
         got = getattr(G, name)(y, *args)
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6, err_msg=f"{name}{args}")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_padding_from_inside_adds_and_cuts(mode: str, compiled: bool) -> None:
+    rng = np.random.default_rng(11)
+    compared = 0
+    for _ in range(8 if compiled else 80):
+        rank, most = int(rng.integers(1, 4)), int(rng.choice([6, 24]))
+        sizes = [int(n) for n in rng.integers(1, most, rank)]
+        pads = [int(p) for n in reversed(sizes) for p in rng.integers(-min(n, 4), min(n, 4) + 1, 2)]
+        data = rng.standard_normal((2, 2, *sizes)).astype(np.float32)
+        x, y = torch.tensor(data, requires_grad=True), ad.tensor(data, requires_grad=True)
+        pad: Any = functools.partial(ad.nn.functional.pad, pad=pads, mode=mode)
+        pad = ad.compile(pad) if compiled else pad
+        before_after = zip(reversed(sizes), pads[::2], pads[1::2], strict=True)
+        wraps_too_far = [max(a, b, 0) > n + min(a, 0) + min(b, 0) for n, a, b in before_after]
+        try:
+            if mode == "circular" and any(wraps_too_far):
+                raise RuntimeError  # PyTorch looks at the size before cutting: what it reads is junk
+            want = torch.nn.functional.pad(x, pads, mode)
+        except RuntimeError:
+            with pytest.raises(RuntimeError):
+                pad(y)
+            continue
+        got = pad(y)
+        np.testing.assert_array_equal(got.detach().numpy(), want.detach().numpy())
+        if want.numel() == 0:  # some of PyTorch's gradients are left unwritten then
+            continue
+        weight = rng.standard_normal(want.shape).astype(np.float32)
+        (want * torch.tensor(weight)).sum().backward()
+        (got * ad.tensor(weight)).sum().backward()
+        np.testing.assert_allclose(y.grad.numpy(), x.grad.numpy(), rtol=1e-5, atol=1e-5)
+        compared += 1
+    assert compared
 
 
 LAYERS = [

@@ -49,17 +49,19 @@ def _check(input: Tensor, widths: tuple[int, ...], mode: str) -> None:
                 f"padding ({before}, {after}) at dimension {input.ndim - 1 - d} of input "
                 f"{list(input.shape)}"
             )
-        if mode == "circular" and max(before, after) > n:
+        left = n + min(before, 0) + min(after, 0)  # after cutting; PyTorch reads no more than that
+        if mode == "circular" and max(before, after, 0) > left:
             raise ShapeError(
                 "pad: padding value causes wrapping around more than once: padding "
                 f"({before}, {after}) at dimension {input.ndim - 1 - d} of input "
-                f"{list(input.shape)}"
+                f"{list(input.shape)}, of which {max(left, 0)} are left to wrap around"
             )
-        if n + before + after < (0 if mode == "circular" else 1):
-            raise ShapeError(
-                f"pad: input (size {n}) is too small. Calculated output size "
-                f"{n + before + after} at dimension {input.ndim - 1 - d}"
-            )
+    sizes = [input.shape[-1 - d] + sum(widths[2 * d : 2 * d + 2]) for d in range(rank)]
+    if min(sizes) < 0 or (mode != "circular" and max(sizes) < 1):
+        raise ShapeError(
+            f"pad: input of size {list(input.shape)} is too small. Calculated output size of the "
+            f"last {rank} dimensions: {sizes[::-1]}"
+        )
 
 
 @public(namespaces=("nn.functional",), numbers="values")
