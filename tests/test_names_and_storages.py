@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +266,16 @@ def test_a_capsule_of_memory_is_taken() -> None:
     seen[0, 2] = -1.0
     assert grid[2, 1] == -1.0
     assert seen.equal(grid.T[1:])
+
+
+@pytest.mark.parametrize("limits", [ad.finfo(ad.float16), ad.iinfo(ad.uint8)])
+def test_limits_of_numbers_are_read_only(limits: Any) -> None:
+    most = limits.max
+    with pytest.raises(AttributeError, match="'max' of '.info' objects is not writable"):
+        limits.max = 3
+    with pytest.raises(AttributeError, match="not writable"):
+        del limits.max
+    with pytest.raises(AttributeError, match="no attribute 'another'"):
+        limits.another = 3
+    for same in (limits, copy.deepcopy(limits), pickle.loads(pickle.dumps(limits))):
+        assert same.max == most

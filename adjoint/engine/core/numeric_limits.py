@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NoReturn
+
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 
@@ -18,7 +20,29 @@ _UNUSUAL = {
 }
 
 
-class finfo:
+class _ReadOnly:
+    """What is stated once: one object is given to all who ask."""
+
+    __slots__ = ()
+
+    def _put(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        self._refuse(name)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        self._refuse(name)
+
+    def _refuse(self, name: str) -> NoReturn:
+        own = type(self).__name__
+        if hasattr(self, name):
+            raise AttributeError(f"attribute {name!r} of {own!r} objects is not writable")
+        raise AttributeError(f"{own!r} object has no attribute {name!r}")
+
+
+class finfo(_ReadOnly):
     """Limits of a floating-point dtype.
 
     >>> finfo(dt.float32).eps
@@ -53,25 +77,23 @@ class finfo:
             raise TypeError(
                 f"finfo: requires a floating point input type, received {chosen!r}. Use iinfo."
             )
-        self._of, real = chosen, chosen.to_real()
-        self.bits = real.itemsize * 8
-        self.dtype = real.name
+        real = chosen.to_real()
+        self._put(_of=chosen, bits=real.itemsize * 8, dtype=real.name)
         if real.name in _UNUSUAL:
-            self.eps, self.min, self.max, self.tiny = _UNUSUAL[real.name]
-            self.smallest_normal, self.resolution = self.tiny, 1.0
+            eps, least, most, tiny = _UNUSUAL[real.name]
+            self._put(eps=eps, min=least, max=most, tiny=tiny, smallest_normal=tiny, resolution=1.0)
             return
         if real.name not in _FLOATS:
             raise TypeError(f"finfo: the limits of {chosen!r} are not stated, nor are PyTorch's")
         fraction, exponent = _FLOATS[real.name]
         bias = 2 ** (exponent - 1) - 1
-        self.eps = 2.0**-fraction
-        self.max = (2.0 - self.eps) * 2.0**bias
+        eps, tiny = 2.0**-fraction, 2.0 ** (1 - bias)
+        most = (2.0 - eps) * 2.0**bias
         if real.name == "float8_e4m3fn":  # no infinities: the top exponent holds numbers too
-            self.max = 448.0
-        self.min = -self.max
-        self.tiny = self.smallest_normal = 2.0 ** (1 - bias)
+            most = 448.0
         digits = int(fraction * 0.30103)
-        self.resolution = 10.0**-digits
+        self._put(eps=eps, min=-most, max=most, tiny=tiny, smallest_normal=tiny)
+        self._put(resolution=10.0**-digits)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self._of,))
@@ -87,7 +109,7 @@ class finfo:
 _KNOWN: dict[DType, finfo] = {}  # one for each dtype: a program may ask all the time
 
 
-class iinfo:
+class iinfo(_ReadOnly):
     """Limits of an integer dtype.
 
     >>> iinfo(dt.uint8).max
@@ -96,13 +118,20 @@ class iinfo:
 
     __slots__ = ("bits", "dtype", "max", "min")
 
+    bits: int
+    dtype: str
+    max: int
+    min: int
+
     def __init__(self, type: DType) -> None:
         if not isinstance(type, DType) or type.category != dt.INT:
             raise TypeError(f"iinfo: requires an integer input type, received {type!r}. Use finfo.")
-        self.bits = type.itemsize * 8
-        self.dtype = type.name
-        self.max = 2 ** (self.bits - type.is_signed) - 1
-        self.min = -(self.max + 1) if type.is_signed else 0
+        bits = type.itemsize * 8
+        most = 2 ** (bits - type.is_signed) - 1
+        self._put(bits=bits, dtype=type.name, max=most, min=-(most + 1) if type.is_signed else 0)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (getattr(dt, self.dtype),))
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
