@@ -61,7 +61,7 @@ def note_made(engine: Any, value: Any, met: dict[int, bool] | None = None) -> bo
     holds = False
     for part in parts:
         holds |= note_made(engine, part, met)
-    parts = part = None  # held by nobody else, as `new_parts` asks
+    del parts, part  # `new_parts` asks who else holds them
     recorder = engine.recorder
     made = met[id(value)] = holds and not recorder.journal.knows(value)
     if made and recorder.needs_guards(value):
