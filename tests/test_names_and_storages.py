@@ -279,3 +279,21 @@ def test_limits_of_numbers_are_read_only(limits: Any) -> None:
         limits.another = 3
     for same in (limits, copy.deepcopy(limits), pickle.loads(pickle.dumps(limits))):
         assert same.max == most
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: ad.tensor([1, [2]]), TypeError, "'list' object cannot be interpreted as a number"),
+        (lambda: ad.tensor([[1, 2], [3, (4,)]]), TypeError, "'tuple' object .* at dim 1"),
+        (lambda: ad.tensor([[1], 2]), TypeError, "not a sequence: 2"),
+        (lambda: ad.tensor([[1, 2], [3]]), ValueError, "length 2 at dim 1"),
+        (lambda: ~ad.ones(2), TypeError, "only implemented on integer and Boolean"),
+        (lambda: ~ad.ones(2, dtype=ad.complex64), TypeError, "received complex64"),
+        (lambda: ad.bitwise_not(ad.ones(2)), NotImplementedError, "bitwise_not"),
+        (lambda: ad.mvlgamma(ad.tensor([True]), 1), RuntimeError, "boolean tensor"),
+    ],
+)
+def test_arguments_of_a_wrong_kind(call: Any, error: Any, said: str) -> None:
+    with pytest.raises(error, match=said):
+        call()

@@ -55,3 +55,12 @@ def test_gradients_are_the_compositions() -> None:
         want[i] += step
         want[j] -= step
     np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_distances_of_order_0_have_zero_gradients(count: int) -> None:
+    x = (ad.arange(count * 4.0) % 3).reshape(count, 4).requires_grad_()
+    y = ad.full((5, 4), float("inf")).requires_grad_()
+    (pdist(x, 0.0).sum() + ad.cdist(x, y, 0.0).sum()).backward()
+    assert x.grad.tolist() == ad.zeros(count, 4).tolist()
+    assert y.grad.tolist() == ad.zeros(5, 4).tolist()

@@ -133,8 +133,14 @@ _multiple_of_reciprocal = with_autocast("reciprocal", _quotient)
 
 def _unary(compute: Method, name: str) -> Method:
     small = small_calls(name)
+    of_whole_numbers = compute is logical.BITWISE_NOT
 
     def method(self: Tensor) -> Any:
+        if of_whole_numbers and self.dtype.is_inexact:
+            raise TypeError(
+                "~ (operator.invert) is only implemented on integer and Boolean-type tensors, "
+                f"received {self.dtype.name}"
+            )
         if small is not None and not self._requires_grad and may_be_small(self):
             result = call_small(small, compute, (self,), NO_PARAMETERS)
             if result is not None:

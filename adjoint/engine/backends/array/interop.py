@@ -49,15 +49,27 @@ def _shape_error(data: Any, expected: int, dim: int) -> Exception:
 
 
 def _check_regular(data: Any, dim: int = 0) -> None:
-    """Name the place where nested sequences differ in length."""
+    """Name the place where nested sequences differ in length or depth."""
     if not isinstance(data, (list, tuple)) or not data:
         return
     first = data[0]
     if isinstance(first, (list, tuple)):
         for item in data:
+            if type(item) in _NUMBERS:
+                raise TypeError(
+                    f"tensor: not a sequence: {item!r} beside sequences of length {len(first)} at "
+                    f"dim {dim + 1}"
+                )
             if not isinstance(item, (list, tuple)) or len(item) != len(first):
                 raise _shape_error(item if hasattr(item, "__len__") else [], len(first), dim + 1)
             _check_regular(item, dim + 1)
+    elif type(first) in _NUMBERS:
+        for item in data:
+            if isinstance(item, (list, tuple)):
+                raise TypeError(
+                    f"tensor: {type(item).__name__!r} object cannot be interpreted as a number, "
+                    f"as {first!r} beside it is at dim {dim}"
+                )
 
 
 def _leaf_dtypes(data: Any) -> set[DType]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import DType, float32
+from adjoint.engine.core.dtype import DType, bool_, float32
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
@@ -179,7 +179,14 @@ def _cdist(x: Tensor, y: Tensor, p: float, product: bool) -> Tensor:
     if product:
         return _euclidean(x, y)
     apart = x.unsqueeze(-2) - y.unsqueeze(-3)
-    return P_NORM(apart, ord=p, dims=(apart.ndim - 1,), keepdim=False)
+    distances: Tensor = P_NORM(apart, ord=p, dims=(apart.ndim - 1,), keepdim=False)
+    return with_zero_gradient(distances, apart) if p == 0 else distances
+
+
+def with_zero_gradient(distances: Tensor, apart: Tensor) -> Tensor:
+    """Distances of order 0, which are steps: their gradient is zero, where a norm's is None."""
+    everywhere = apart.new_ones((), dtype=bool_)
+    return distances + apart.masked_fill(everywhere, 0).sum(-1)
 
 
 MANY = 25  # rows from which PyTorch computes Euclidean distances by a matrix product

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -91,6 +93,8 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     require_tensors("mvlgamma", input)
     if not isinstance(p, int):
         raise TypeError(f"mvlgamma(): argument 'p' must be int, not {type(p).__name__}")
+    if input.dtype is bool_:
+        raise DTypeError("mvlgamma: the input tensor may not be a boolean tensor")
     if p < 1:
         raise RuntimeError(f"mvlgamma: p has to be greater than or equal to 1, received {p}")
     steps = (input.new_arange(p) * -0.5).to(input.dtype if input.dtype.is_inexact else None)
