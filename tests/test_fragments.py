@@ -120,7 +120,8 @@ def test_fragments_give_what_the_table_gives(name: str) -> None:
     for mine, theirs in zip(got, want, strict=True):
         assert mine.dtype is theirs.dtype
         assert mine.stride() == theirs.stride()
-        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=2e-5, atol=2e-6)
+        scale = max(1.0, float(theirs.abs().max()))  # what cancels out was as large as others
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=2e-5, atol=2e-6 * scale)
 
 
 @pytest.mark.parametrize("name", ["matmul", "gelu", "layer_norm", "attention"])
