@@ -178,8 +178,8 @@ def mean(
     wanted = _mean_dtype("mean", input, dtype)
     dims = all_dims("mean", dim, input.ndim)
     if wanted is input.dtype and not wanted.is_half:
-        few = input._array.size < COMPUTED  # beyond, a sum is a fragment
-        if few and input.requires_grad and at_once(input):
+        # Beyond few elements a sum is a fragment. A size is looked at last: it may be dynamic.
+        if input.requires_grad and at_once(input) and input._array.size < COMPUTED:
             return MEAN(input, dims=dims, keepdim=keepdim)
         return SUM(input, dims=dims, keepdim=keepdim) / count(input.shape, dims)
     if wanted is input.dtype and at_once(input):
