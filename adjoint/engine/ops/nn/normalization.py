@@ -351,25 +351,17 @@ def _group_norm(x: Tensor, *affine: Any, groups: int, eps: float) -> tuple[Tenso
     return lying_as(x, out), *statistics
 
 
-def _to_channels(statistic: Tensor, x: Tensor) -> Tensor:
-    """A number of each group as one of each of its channels: of elements as they lie, so that
-    gradients are made where they belong."""
-    batch, groups = statistic.shape[:2]
-    size = x.shape[1] // max(groups, 1)
-    numbers = statistic.reshape((batch, groups, 1)).expand((batch, groups, size))
-    return numbers.reshape((batch, x.shape[1], *(1,) * (x.ndim - 2)))
-
-
-def _channel_sums(g: Tensor, x: Tensor, statistics: Any, eps: float) -> tuple[Tensor, Tensor]:
+def _channel_sums(
+    g: Tensor, x: Tensor, statistics: Any, groups: int, eps: float
+) -> tuple[Tensor, Tensor]:
     """What all gradients are made of, in one pass: sums of g, and of g times the result, over the
     positions of each channel of each sample."""
-    mean, inverse = _to_channels(statistics[0], x), (statistics[1] + eps).rsqrt()
     wide = widen(g)
-    along = wide * (widen(x) - mean)
+    along = wide * _group_standard(x, statistics, groups, eps)
     dims = tuple(range(2, x.ndim))
-    if dims:
-        along, wide = (SUM(part, dims=dims, keepdim=True) for part in (along, wide))
-    return wide, along * _to_channels(inverse, x)
+    if not dims:
+        return wide, along
+    return SUM(wide, dims=dims, keepdim=True), SUM(along, dims=dims, keepdim=True)
 
 
 def _group_norm_input(
@@ -378,29 +370,26 @@ def _group_norm_input(
     g, dims = gs[0], _of_group(x)
     wide = _grouped(widen(x), groups)
     out = pull_back((None, *gs[1:]), wide, later_outs, dims, eps)
-    out = None if out is None else out.reshape(x.shape)
     if g is not None:  # as in `pull_back`, by way of channels
         n = max(count(wide.shape, dims), 1)
         weight = widen(affine[0]).reshape(per_channel(x)) if affine else 1.0
         level, along = (
             SUM(_grouped(part * weight, groups), dims=dims, keepdim=True) / n
-            for part in _channel_sums(g, x, later_outs, eps)
+            for part in _channel_sums(g, x, later_outs, groups, eps)
         )
         inverse = (later_outs[1] + eps).rsqrt()
-        apart = widen(x) - _to_channels(later_outs[0], x)
-        part = widen(g) * (weight * _to_channels(inverse, x))
-        part = part - _to_channels(level * inverse, x)
-        part = part - apart * _to_channels(along * inverse * inverse, x)
+        standard = (wide - later_outs[0]) * inverse
+        part = (_grouped(widen(g) * weight, groups) - level - standard * along) * inverse
         out = part if out is None else part + out
-    return None if out is None else out.to(x.dtype)
+    return None if out is None else out.reshape(x.shape).to(x.dtype)
 
 
 def _group_norm_affine(
-    gs: Any, x: Tensor, later_outs: Any, position: int, spec: Spec, eps: float
+    gs: Any, x: Tensor, later_outs: Any, position: int, spec: Spec, groups: int, eps: float
 ) -> Tensor | None:
     if gs[0] is None:
         return None
-    level, along = _channel_sums(gs[0], x, later_outs, eps)
+    level, along = _channel_sums(gs[0], x, later_outs, groups, eps)
     total = SUM(along if position == 1 else level, dims=(0,), keepdim=False)
     return total.reshape(spec.shape).to(spec.dtype)
 
