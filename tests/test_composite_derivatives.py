@@ -285,6 +285,7 @@ def test_composites_against_finite_differences(row: Row) -> None:
 WITHIN = {
     "add_scaled",  # in place on a GPU, off the tape: tests/test_small_calls_on_a_gpu.py
     "batched",
+    "count_nonzero",  # of whole numbers
     "constant_pad",  # where nobody looks on: tests/test_native_padding.py
     "dropout",  # on a GPU, where it draws again: tests/test_calls_cuda.py
     "embedding_bag_gradient",  # tests/test_middling_picks.py
@@ -294,6 +295,7 @@ WITHIN = {
     "lstm_gates_backward",
     "max_pool_backward",
     "mean",
+    "nansum",  # where nobody looks on: tests/test_reductions.py
     "one_hot",  # of whole numbers
     "running_extreme",  # off the tape
     "random_order",  # of whole numbers

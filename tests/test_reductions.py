@@ -28,6 +28,31 @@ def test_integers_sum_in_int64_and_halves_in_float32() -> None:
     assert ad.full((70000,), 2.0, dtype=ad.float16).mean().item() == 2
 
 
+@pytest.mark.parametrize("count", [5, 300, 5000])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_means_norms_and_sums_without_nan_are_rounded_once(dtype: str, count: int) -> None:
+    rng, kind = np.random.default_rng(count), getattr(ad, dtype)
+    for scale in (1, 260):  # of which float16 has no square
+        rows = ad.tensor(rng.standard_normal((20, count)) * scale).to(kind)
+        rows[:, 0] = nan
+        exact = rows.double().numpy()
+        for name, want in {
+            "nansum": np.nansum(exact, 1),
+            "mean": exact[:, 1:].mean(1),
+            "norm": np.sqrt((exact[:, 1:] ** 2).sum(1)),
+        }.items():
+            given = rows if name == "nansum" else rows[:, 1:]
+            rounded = ad.tensor(want).to(kind).double().numpy()
+            near = 2 * ad.finfo(kind).eps * 1e-2 if kind.is_half else 1e-5
+            for requires_grad in (False, True):
+                x = given.clone().requires_grad_(requires_grad)
+                got = getattr(x, name)(dim=1).detach().double().numpy()
+                # Where float32's sum is at the middle between two halves, it may be either.
+                assert (np.abs(got - rounded) <= near * np.abs(rounded)).mean() >= 0.9
+                spread = 1e-6 * np.nansum(np.abs(exact), 1)
+                assert (np.abs(got - want) <= ad.finfo(kind).eps * np.abs(want) + spread).all()
+
+
 def test_long_sums_keep_their_digits() -> None:
     x = np.random.default_rng(0).random((300_000, 3), dtype=np.float32)
     for got in (ad.tensor(x).sum(0), ad.tensor(x).cumsum(0)[-1]):

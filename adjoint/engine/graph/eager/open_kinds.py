@@ -163,10 +163,11 @@ class Operands:
             for t in tensors:  # what a library goes by: which steps are larger
                 steps = t.stride()
                 _ = [(a < b, a == b) for k, a in enumerate(steps) for b in steps[:k]]
-            orders = self.orders or []
+            if self.orders is None:
+                raise Unfit  # in doubt at these sizes, but not at those of the operands
             return [
                 () if x is None else ordered_strides(x.shape, order)
-                for x, order in zip(results, orders, strict=True)
+                for x, order in zip(results, self.orders, strict=True)
             ]
 
         with recording() as body:
