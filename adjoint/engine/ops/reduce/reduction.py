@@ -85,15 +85,17 @@ SUM = reduction(
 )
 
 
-def _mean(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
-    wide = x.to(float32) if x.dtype.is_half else x  # a half sum may overflow where no mean would
-    return (SUM(wide, dims=dims, keepdim=keepdim) / count(x.shape, dims)).to(x.dtype)
+def _mean_in(wanted: DType, x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
+    wide = float32 if wanted.is_half else wanted  # a half sum may overflow where its mean would not
+    total = SUM(x if x.dtype is wide else x.to(wide), dims=dims, keepdim=keepdim)
+    out = total / count(x.shape, dims)
+    return out if wide is wanted else out.to(wanted)
 
 
 # A mean of few elements, or of halves, as one node of the tape.
 MEAN = composite(
     "mean",
-    _mean,
+    lambda x, dims, keepdim: _mean_in(x.dtype, x, dims, keepdim),
     lambda g, x_spec, dims, keepdim: restore(
         g / count(x_spec.shape, dims), x_spec, dims, keepdim
     ).expand(x_spec.shape),
@@ -177,17 +179,11 @@ def mean(
     """
     wanted = _mean_dtype("mean", input, dtype)
     dims = all_dims("mean", dim, input.ndim)
-    if wanted is input.dtype and not wanted.is_half:
-        # Beyond few elements a sum is a fragment. A size is looked at last: it may be dynamic.
-        if input.requires_grad and at_once(input) and input._array.size < COMPUTED:
-            return MEAN(input, dims=dims, keepdim=keepdim)
-        return SUM(input, dims=dims, keepdim=keepdim) / count(input.shape, dims)
-    if wanted is input.dtype and at_once(input):
+    as_one = wanted is input.dtype and at_once(input)  # sizes are asked last: some are dynamic
+    # Beyond few elements, unless of halves, a sum is a fragment.
+    if as_one and (wanted.is_half or (input.requires_grad and input._array.size < COMPUTED)):
         return MEAN(input, dims=dims, keepdim=keepdim)
-    # A half sum may overflow where its mean would not.
-    x = input.to(float32 if wanted.is_half else wanted)
-    out = SUM(x, dims=dims, keepdim=keepdim) / count(x.shape, dims)
-    return out.to(wanted)
+    return _mean_in(wanted, input, dims, keepdim)
 
 
 @public(method=True, out=True)
