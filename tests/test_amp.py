@@ -98,8 +98,9 @@ def test_decorator_and_old_names() -> None:
     assert ad.autocast("cpu")(lambda: x @ x)().dtype is ad.bfloat16
     with ad.cpu.amp.autocast():
         assert (x @ x).dtype is ad.bfloat16
-    with pytest.warns(UserWarning, match="CUDA is not available"), ad.cuda.amp.autocast():
-        assert (x @ x).dtype is ad.float32
+    if not ad.cuda.is_available():
+        with pytest.warns(UserWarning, match="CUDA is not available"), ad.cuda.amp.autocast():
+            assert (x @ x).dtype is ad.float32
 
 
 def test_other_threads_are_not_cast() -> None:

@@ -55,6 +55,9 @@ CALLS: dict[str, Any] = {
     "common": lambda x, y: (ad.gcd(x, y), ad.lcm(x, y)),
 }
 
+# Of zeros of both signs NumPy finds one or the other the larger, as the machine's instruction does.
+LARGER = ("maximum", "amax")
+
 # Rows that are no multiple of a vector, strided operands, and none at all.
 ODD = (70, 301)
 AGAINST_TABLE: dict[str, Any] = {
@@ -95,12 +98,13 @@ def numbers(rng: np.random.Generator, kind: str, shape: tuple[int, ...] = SHAPE)
     return found.astype(dtype)
 
 
-def bits(result: Any) -> list[Any]:
-    """What results are, whatever kind of NaN."""
+def bits(result: Any, name: str = "") -> list[Any]:
+    """What results are, whatever kind of NaN, and of zero where the machine chooses."""
     found = []
     for one in result if isinstance(result, tuple) else (result,):
         array = np.asarray(one)
         plain = np.where(np.isnan(array), np.nan, array) if array.dtype.kind in "fc" else array
+        plain = plain + plain.dtype.type(0) if name in LARGER else plain
         found.append((array.dtype, one.stride(), plain.tobytes()))
     return found
 
@@ -116,11 +120,11 @@ def test_bits_do_not_change(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, call in CALLS.items():
         FRAGMENTS.forget()
         try:
-            first = bits(call(x, y))
+            first = bits(call(x, y), name)
         except (RuntimeError, TypeError):  # no such function of these numbers
             continue
         for turn in range(sightings.WORTH + 2):
-            assert bits(call(x, y)) == first, (name, turn)
+            assert bits(call(x, y), name) == first, (name, turn)
 
 
 @pytest.mark.parametrize("kind", KINDS)

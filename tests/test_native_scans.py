@@ -13,6 +13,7 @@ import pytest
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
 from adjoint.engine.compiler.flow import bodies
 
 Function = Callable[..., Any]
@@ -199,8 +200,11 @@ def by_turns(turn: Function, w: Any, v: Any, c: Any, xs: Any) -> list[Any]:
 def test_what_all_turns_share_is_made_once(name: str, listed: int, planned: Function) -> None:
     turn, once = TURNS[name]
     rng = np.random.default_rng(len(name))
-    few = [(6, 1, 67), (7, 3, 80)] if name == "transposed" else []  # for one row as well
-    for turns, rows, wide in [(7, 16, 80), (6, 5, 67), *few]:
+    sizes = [(7, 16, 80), (6, 5, 67)]
+    if name == "transposed":  # in panels for few rows as well, if they fill a tile or are one
+        tile = outer_tile("f32")
+        sizes = [(7, 4 * tile.rows, 80), (6, tile.rows, 67), (7, 1, 67)]
+    for turns, rows, wide in sizes:
         shapes = (wide, wide), (wide, wide), (rows, wide), (turns, rows, wide)
         given = [ad.from_numpy(rng.standard_normal(s, np.float32) / wide**0.5) for s in shapes]
 

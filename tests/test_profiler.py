@@ -323,6 +323,16 @@ class MarksOfTheHost:
         pass
 
 
+class AskedAlways:
+    """What a GPU was asked for lately, where every operation asks."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, place: int) -> object:
+        return object()
+
+
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_gpus_time_is_that_of_the_outermost_operations(
     devices: int, monkeypatch: pytest.MonkeyPatch
@@ -330,6 +340,7 @@ def test_a_gpus_time_is_that_of_the_outermost_operations(
     marks = MarksOfTheHost(devices)
     monkeypatch.setitem(sys.modules, "cupy", marks)
     monkeypatch.setattr(device, "FREE", defaultdict(list))
+    monkeypatch.setattr(device, "LATEST", AskedAlways())
     x, layer = ad.randn(4, 8, requires_grad=True), ad.nn.LayerNorm(8)
     for turn in range(2):
         seen = EventRecorder(Wanted(device=True, flops=True))
@@ -351,3 +362,15 @@ def test_a_gpus_time_is_that_of_the_outermost_operations(
         assert all(event.device_time_total == 0 for event in events if event.depth > 1)
         free = device.FREE[0]
         assert len(set(free)) == len(free) == len(marks.reached), turn
+
+
+def test_what_asks_nothing_of_a_gpu_takes_no_time_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", MarksOfTheHost(1))
+    monkeypatch.setattr(device, "FREE", defaultdict(list))
+    x = ad.randn(4, 8, requires_grad=True)
+    seen = EventRecorder(Wanted(device=True))
+    seen.start()
+    x.exp().sum().backward()
+    seen.stop()
+    assert seen.events
+    assert all(event.device_time_total == 0 for event in seen.everything())

@@ -147,7 +147,6 @@ NEW: dict[str, Call] = {
     "irfft of columns": lambda x, y: ad.fft.irfft(ad.complex(x, y), 5, 0, "forward"),
     "searchsorted": lambda x, y: ad.searchsorted(x[0].sort().values, y),
     "searched after equals": lambda x, y: ad.searchsorted(x[0].sort().values, x, right=True),
-    "searched out of order": lambda x, y: ad.searchsorted(x[0].contiguous(), y.contiguous()),
     "bucketize": lambda x, y: ad.bucketize(y, x[1].sort().values, out_int32=True),
     "histc": lambda x, y: ad.histc(x, 4),
     "histc of a range": lambda x, y: x.histc(5, -1, 1),

@@ -71,6 +71,7 @@ CALLED = {  # take a module or a policy, not a value
     "utils.checkpoint.create_selective_checkpoint_contexts",
     "utils.checkpoint.set_checkpoint_early_stop",
 }
+WITHOUT_A_GPU = pytest.mark.skipif(ad.cuda.is_available(), reason="there they have an effect")
 WITHOUT_EFFECT = [n for n, s in switches.SWITCHES.items() if s.no_effect and n not in CALLED]
 
 
@@ -100,6 +101,7 @@ def other(path: str) -> Any:
     return not default if isinstance(default, bool) else default + 1
 
 
+@WITHOUT_A_GPU
 @pytest.mark.parametrize("path", WITHOUT_EFFECT)
 def test_without_effect_says_so_once(path: str) -> None:
     switch = switches.SWITCHES[path]
@@ -124,8 +126,8 @@ def test_without_effect_says_so_once(path: str) -> None:
 
 def test_said_each_time_when_asked() -> None:
     ad.set_warn_always(True)
-    with pytest.warns(UserWarning, match="benchmark") as seen:
-        twice(lambda: setattr(ad.backends.cudnn, "benchmark", True))
+    with pytest.warns(UserWarning, match="opt_einsum") as seen:
+        twice(lambda: setattr(ad.backends.opt_einsum, "enabled", True))
     assert len(seen) == 2
 
 
@@ -562,6 +564,7 @@ def test_every_switch_without_a_reason_has_an_effect() -> None:
 # -- precision and attention ------------------------------------------------------------------
 
 
+@WITHOUT_A_GPU
 def test_precision_has_one_value_under_three_names() -> None:
     matmul = ad.backends.cuda.matmul
     assert (matmul.allow_tf32, matmul.fp32_precision) == (False, "ieee")

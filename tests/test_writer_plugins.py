@@ -6,6 +6,7 @@ import inspect
 import io
 import json
 import math
+import warnings
 import wave
 from collections.abc import Callable
 from pathlib import Path
@@ -80,7 +81,9 @@ def written(folder: Path, do: Callable[[SummaryWriter], None]) -> list[Any]:
 def numbers(value: Any) -> Any:
     from tensorboard.util.tensor_util import make_ndarray
 
-    return make_ndarray(value.tensor)
+    with warnings.catch_warnings():  # NumPy 2.5 does not like how tensorboard reads halves
+        warnings.filterwarnings("ignore", "Setting the dtype", DeprecationWarning)
+        return make_ndarray(value.tensor)
 
 
 def pixels(value: Any) -> Any:

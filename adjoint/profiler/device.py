@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter_ns
+from typing import Any
 
+from adjoint.engine.backends.array.gpu.faults import LATEST
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.profiler.events import TimedEvent
 
@@ -36,7 +38,8 @@ class DeviceClock:
     Every mark takes the host and the GPU about a microsecond. So only operations have one that no
     other one is part of, at their end. A GPU begins with an operation when it is done with the one
     before, or when the host asked for it: the host's clock says when, which is compared with the
-    GPU's at the beginning and at the end. What surrounds operations took as long as they did.
+    GPU's at the beginning and at the end. What surrounds operations took as long as they did. An
+    operation that asks nothing of a GPU has no mark: it took no time there.
     """
 
     def __init__(self) -> None:
@@ -50,6 +53,7 @@ class DeviceClock:
         self.alone = runtime.getDeviceCount() == 1  # then it is the current one
         self.anchors: dict[int, Anchors] = {}  # by device
         self.elsewhere: dict[int, int] = {}  # marks in other streams
+        self.before: Any = None  # what a GPU was asked for last when an operation began
 
     def mark(self, device: int, stream: int) -> int:
         """A mark in a stream."""
@@ -69,9 +73,13 @@ class DeviceClock:
         self.wait()
         self.anchors[device] = Anchors(stream, first, perf_counter_ns())
 
+    def begin(self) -> None:
+        """An operation begins."""
+        self.before = LATEST[-1] if LATEST else None
+
     def end(self) -> int | None:
-        """A mark after what was asked for; None while a graph is captured, which would have it."""
-        if STREAM_CAPTURE.graph is not None:
+        """A mark after what it asked for; None while a graph is captured, which would have it."""
+        if not LATEST or LATEST[-1] is self.before or STREAM_CAPTURE.graph is not None:
             return None
         device = 0 if self.alone else self.device_now()
         anchors = self.anchors.get(device)

@@ -161,6 +161,7 @@ class EventRecorder:
             at, clock = len(words), log.clock
             if clock is not None and log.marked < 0 and not record.is_view:
                 log.marked = at
+                clock.begin()
             opened.append(at)
             words += ("cpu_op", record, perf_counter_ns())
             try:
@@ -261,6 +262,7 @@ class EventRecorder:
         at = len(words)
         if log.clock is not None and log.marked < 0 and kind in ON_DEVICE:
             log.marked = at
+            log.clock.begin()
         log.opened.append(at)
         words += (kind, name, perf_counter_ns())
         if node in self._asked:
