@@ -9,6 +9,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from adjoint.engine.backends.array.gpu.faults import LATEST
+from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.profiler.events import TimedEvent
 
@@ -77,9 +78,15 @@ class DeviceClock:
         """An operation begins."""
         self.before = LATEST[-1] if LATEST else None
 
+    def look_at(self, results: Iterable[Any]) -> None:
+        """What an operation made tells as well that a GPU was asked: not all derivatives say so."""
+        if any(is_tensor(x) and x.device.type != "cpu" for x in results):
+            self.before = self
+
     def end(self) -> int | None:
         """A mark after what it asked for; None while a graph is captured, which would have it."""
-        if not LATEST or LATEST[-1] is self.before or STREAM_CAPTURE.graph is not None:
+        asked = self.before is self or (LATEST and LATEST[-1] is not self.before)
+        if not asked or STREAM_CAPTURE.graph is not None:
             return None
         device = 0 if self.alone else self.device_now()
         anchors = self.anchors.get(device)

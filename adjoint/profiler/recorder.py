@@ -222,13 +222,15 @@ class EventRecorder:
 
     def made(self, event: Handle, results: Any) -> None:
         """Count the memory that results take, if they are not views."""
+        log, at = event
+        outs = results if isinstance(results, (tuple, list)) else (results,)
+        if log.clock is not None and log.marked == at:
+            log.clock.look_at(outs)
         if self.allocations is None:
             return
-        log, at = event
         details, name = log.detail(at), name_of(log.words[at + 1])
         place = details.places[0] if details.places else place_now()
         details.places = () if place is None else (place,)
-        outs = results if isinstance(results, (tuple, list)) else (results,)
         for x in outs:
             taken = self.allocations.made(x, name, place) if is_tensor(x) else None
             if taken is not None and taken.device == "cpu":
