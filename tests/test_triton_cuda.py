@@ -159,6 +159,25 @@ def test_training_equals_eager(optimizer: str) -> None:
     assert compiled == pytest.approx(eager, rel=1e-4)
 
 
+def test_what_is_given_on_the_cpu_is_copied_by_a_program_with_loops() -> None:
+    """Lengths and a batch on the CPU, a recurrent network on the GPU: one program, as in eager."""
+    ad.manual_seed(0)
+    layer, head = ad.nn.GRU(24, 40).to("cuda"), ad.nn.Linear(40, 9).to("cuda")
+    batch, lengths = ad.randn(150, 20, 24), ad.full((20,), 150)
+    targets, sizes = ad.randint(1, 9, (20, 11), device="cuda"), ad.full((20,), 11)
+    parameters = [*layer.parameters(), *head.parameters()]
+
+    def step(batch: Any) -> Any:
+        rows = head(layer(batch.to("cuda"))[0]).log_softmax(-1)
+        loss = F.ctc_loss(rows, targets, lengths, sizes)
+        return loss, ad.autograd.grad(loss, parameters)
+
+    compiled = ad.compile(step)
+    for _ in range(3):
+        ad.testing.assert_close(compiled(batch), step(batch), **FINE)
+    assert compiled.latest.executable.explain()  # which what is interpreted has not
+
+
 def test_rows_are_put_into_state_where_it_lies() -> None:
     put_into_state("cuda")
 

@@ -108,6 +108,21 @@ def reduction_from_outside() -> None:
             assert not any(isinstance(step, EagerCall) for step in executable.plan.steps)
 
 
+def mirrored_loops() -> None:
+    """What is partly on the CPU may have loops; called in a process that interprets."""
+    import adjoint as ad
+
+    importlib.import_module("tests.triton_interpreter")
+
+    def turns(x: Any) -> Any:
+        return ad.scan(lambda c, row: ((c * row).tanh(), c + row), ad.ones(4), x)
+
+    x = ad.randn(3, 4)
+    compiled = ad.compile(turns, backend="mirrored-triton")
+    for _ in range(2):
+        ad.testing.assert_close(compiled(x), turns(x), rtol=1e-5, atol=1e-5)
+
+
 def profile() -> None:
     """Kernels have rows with their operations and lines; called in a process that interprets."""
     import adjoint as ad
@@ -170,7 +185,7 @@ def late_faults() -> None:
 
 
 def in_a_process(names: tuple[str, ...], optimizers: tuple[str, ...], steps: int = 4) -> None:
-    run_script(f"t.compare({names!r}, {optimizers!r}, {steps}); t.profile()")
+    run_script(f"t.compare({names!r}, {optimizers!r}, {steps}); t.profile(); t.mirrored_loops()")
 
 
 def run_script(call: str) -> None:

@@ -4,7 +4,8 @@ Note [mirrors]
     Optimizers count their steps on the CPU, as PyTorch's do. Such values are few and small, so the
     whole program runs on the GPU: what lies on the CPU is copied to a piece of the GPU's memory
     before a call, in one transfer, and what the program writes of it is copied back after the call,
-    when nothing can fail any more. A program with large values on the CPU is not run so.
+    when nothing can fail any more. So is a batch that is given on the CPU, which the program would
+    copy itself. A program with large state on the CPU, copied at each call, is not run so.
 """
 
 from __future__ import annotations
@@ -26,21 +27,33 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 from adjoint.engine.graph.passes.pipeline import keeping, run_passes
+from adjoint.engine.graph.record.sources import State
 from adjoint.engine.ops.shape.convert import CLONE
 
-MOST = 1 << 16  # elements on the CPU, of all values together
+STATE = 1 << 24  # elements on the CPU of what lasts, all together: copied in some milliseconds
+MOST = 1 << 26  # and of all values
 ROOM = 64  # bytes that each begins at a multiple of
 
 
-def refusal(graph: DataflowGraph) -> str:
+def refusal(task: Task, graph: DataflowGraph) -> str:
     """Why a program that is partly on the CPU is not run on the GPU; "" if it can be."""
+    sources = zip(graph.inputs, task.sources, strict=True)
+    lasting = [v for v, source in sources if isinstance(source, State)]
+    for values, most, what in ((lasting, STATE, "state"), (values_of(graph), MOST, "it")):
+        count = sum(prod(v.spec.shape) for v in values if v.spec.device.type == "cpu")
+        if count > most:
+            return f"{count} elements of {what} are on the CPU"
+    return ""
+
+
+def values_of(graph: DataflowGraph) -> list[Value]:
+    """All tensors of a graph, and of bodies and branches within."""
     values = [v for v in graph.inputs if not v.host]
     for node in graph.nodes:
         values += node.outputs
-        if node.record.compose is None and subgraphs(node):
-            return f"{node.record.name} is on several devices"
-    elements = sum(prod(v.spec.shape) for v in values if v.spec.device.type == "cpu")
-    return f"{elements} elements of it are on the CPU" if elements > MOST else ""
+        for inner in subgraphs(node).values():
+            values += values_of(inner)
+    return values
 
 
 def moved(graph: DataflowGraph, device: Device) -> DataflowGraph:
@@ -53,7 +66,7 @@ def moved(graph: DataflowGraph, device: Device) -> DataflowGraph:
     copied._count = graph._count
     for old in graph.nodes:
         inputs = tuple(became[x] if isinstance(x, Value) else x for x in old.inputs)
-        params = {k: device if isinstance(v, Device) else v for k, v in old.params.items()}
+        params = {k: moved_part(v, device) for k, v in old.params.items()}
         record = old.record
         if record.name == "to_device":  # it is there
             record, params = CLONE, {"strides": None}
@@ -63,6 +76,13 @@ def moved(graph: DataflowGraph, device: Device) -> DataflowGraph:
         copied.nodes.append(node)
     copied.outputs = [became[v] for v in graph.outputs]
     return copied
+
+
+def moved_part(value: Any, device: Device) -> Any:
+    """A parameter of a node that is moved: a body or a branch moves with it."""
+    if isinstance(value, DataflowGraph):
+        return moved(value, device)
+    return device if isinstance(value, Device) else value
 
 
 def on(spec: Spec, device: Device) -> Spec:
@@ -171,5 +191,5 @@ def small_program(
     """The program of a task that is partly on the CPU; or why there is none."""
     setting = Setting(target(frozenset()), options, planned)
     graph = run_passes(task.graph, keeping(setting.keeps))
-    why = refusal(graph)
+    why = refusal(task, graph)
     return why or Mirrored(task, graph, options, machine, device, target)
