@@ -35,6 +35,7 @@ LARGE = [
     (70, 130, 1100),
     (300, 33, 600),  # several pieces
     (33, 300, 600),
+    (48, 100, 2080),  # sixteen parts of the depth
     (1, 700, 530),  # along the rows of a large matrix
     (1, 1021, 263),
     (1, 96, 530),

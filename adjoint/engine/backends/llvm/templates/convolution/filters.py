@@ -30,6 +30,7 @@ from adjoint.engine.backends.llvm.templates.convolution.winograd_filters import 
     filter_steps,
     filters_suit,
 )
+from adjoint.engine.backends.llvm.templates.product.parts import sum_parts
 from adjoint.engine.backends.llvm.templates.product.tiles import inner_tile, tiled
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
@@ -64,7 +65,8 @@ def by_weight(
     else:
         launches.append(filters_launch(source, gradient, out, target, phase, groups))
     if several:
-        launches.append(sum_parts(target, out, parts))
+        starts = address(target, target.offset), address(out, out.offset)
+        launches.append(sum_parts(kind_of(out), *starts, prod(out.shape), parts))
     return launches
 
 
@@ -120,26 +122,3 @@ class Parts:
         self.parts = parts_of(count, self.part)
         self.block = rounded(parts_of(self.part, parts_of(self.part, largest)), tile.lanes)
         self.pieces = whole_pieces * self.parts
-
-
-def sum_parts(parts: Place, out: Place, count: int) -> Launch:
-    """The sum of partial results."""
-    kind = kind_of(out)
-    size = prod(out.shape)
-    pieces = parts_of(size, filters.CHUNK)
-    return Launch(
-        function=f"sum_parts_{kind}",
-        text=lambda name: filters.sums_text(name, kind),
-        words=filters.PartWords(
-            source=address(parts, parts.offset),
-            target=address(out, out.offset),
-            count=size,
-            parts=count,
-            pieces=pieces,
-        ).listed(),
-        reads=(whole(parts.buffer),),
-        writes=(whole(out.buffer),),
-        pieces=pieces,
-        cost=size * count,
-        label="sum of parts",
-    )

@@ -5,7 +5,7 @@ Note [filters]
 
     with positions p (Note [walks]) along the lanes, so that rows of both operands are copied into
     panels as they lie. A piece of work is a part of the positions, of the output channels and of
-    the taps; parts of the positions have results of their own, which `sums_text` adds in order.
+    the taps; parts of the positions have results of their own, which `sum_parts` adds in order.
     Parts depend on shapes alone, so results do not depend on the number of workers.
 """
 
@@ -268,42 +268,3 @@ class FiltersKernel:
 def filters_text(name: str, kind: str) -> Text:
     """The kernel of Note [filters]."""
     return FiltersKernel(kind).text(name)
-
-
-# -- sums of parts ------------------------------------------------------------------------------
-
-CHUNK = 1024  # results in a piece
-LANES = 8
-
-
-@dataclass(slots=True)
-class PartWords(LaunchWords):
-    """Parts of results, one after another."""
-
-    source: Any
-    target: Any
-    count: Any  # of results
-    parts: Any
-    pieces: Any
-
-
-def sums_text(name: str, kind: str) -> Text:
-    """Results of several parts, added in their order."""
-    w = CodeWriter()
-    word = PartWords.read_by(w)
-    source, target = w.pointer(word.source), w.pointer(word.target)
-    low, high = w.share(word.pieces)
-    start = low * CHUNK
-    stop = w.least(high * CHUNK, word.count)
-    whole = start + w.most(stop - start, 0).quotient(w.whole(LANES)) * LANES
-
-    def some(i: V, lanes: int) -> None:
-        def part(p: V, sum_: V) -> list[V]:
-            return [sum_ + w.load(source, kind, p * word.count + i, lanes)]
-
-        first = w.load(source, kind, i, lanes)
-        w.store(w.loop(1, word.parts, part, [first])[0], target, i)
-
-    w.loop(start, whole, lambda i: some(i, LANES), step=LANES)
-    w.loop(whole, stop, lambda i: some(i, 1))
-    return w.finish(name)

@@ -19,6 +19,7 @@ from adjoint.engine.backends.llvm.templates.product import row_kernel as rows
 from adjoint.engine.backends.llvm.templates.product import thin_kernel as dots
 from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.kernel import GROUP
+from adjoint.engine.backends.llvm.templates.product.parts import sum_parts
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile, flat_tile, outer_tile, tiled
 from adjoint.engine.compiler.loops.epilogues import Epilogue
 from adjoint.engine.compiler.memory.places import ARENA, Dims, Place, PlannedBuffer
@@ -39,6 +40,8 @@ LARGE = 1 << 20  # bytes of a matrix from which on one row goes along its rows
 STRIP = 1 << 11  # bytes of a row that one piece goes along, at least
 LITTLES = 8  # members of a batch from which on it is worth a function of their own sizes
 DEEP = 1 << 14  # rows that are added up one after another, at most
+SHARE = 128  # of a depth that is cut into parts, each has so much at least
+PARTIAL = 160 * 1024  # elements of all parts of a result, at most: they stay in caches
 
 Lasts = Callable[[PlannedBuffer], bool]
 
@@ -92,6 +95,17 @@ def cut_both(m: int, n: int, piece: tuple[int, int], group: int, columns: int) -
 def busiest(m: int, n: int, rows: int, columns: int) -> int:
     """Elements of a result that the busiest of `PIECES` workers has, cut like this."""
     return -(-(-(-m // rows) * -(-n // columns)) // PIECES) * rows * columns
+
+
+def depth_parts(m: int, n: int, k: int) -> int:
+    """Parts that a depth is cut into, where a small result is summed over a great one.
+
+    Otherwise all workers would read all columns of B for a few rows each.
+    """
+    if k < 4 * max(m, n) or wanted(m, n, k, 1) < PIECES:
+        return 1
+    fit = [p for p in (16, 8, 4) if k % p == 0 and k >= p * SHARE and p * m * n <= PARTIAL]
+    return fit[0] if fit else 1
 
 
 def block_depth(k: int, most: int) -> int:
@@ -198,6 +212,8 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts = never
             in_tiles, few = apart(ordered, ordered.sizes[1] // width_of(ordered))
             tiles(in_tiles)
             thin(few)
+        elif in_depths(ordered):
+            by_depths(ordered)
         else:
             tiles(ordered)
     return product.launches
@@ -351,6 +367,30 @@ def thin(p: TiledProduct) -> None:
     name = f"dots_{tiled(p.kind)}_{together}"
     text = partial(dots.dots_text, kind=p.kind, together=together)
     launch(p, name, text, words, p.batch * parts)
+
+
+def in_depths(p: TiledProduct) -> bool:
+    """Whether parts of the depth are multiplied by themselves."""
+    if any(map(is_extent, (*p.sizes, p.batch))) or p.batch != 1:
+        return False
+    return p.c.rows_lie and p.c.row == p.c.shape[1] and depth_parts(*p.sizes) > 1
+
+
+def by_depths(p: TiledProduct) -> None:
+    """A product as the sum of those of parts of the depth."""
+    m, n, k = p.sizes
+    parts = depth_parts(m, n, k)
+    deep = k // parts
+    buffer = PlannedBuffer(ARENA, p.c.base.buffer.dtype, parts * m * n, name="parts")
+    each = replace(
+        p,
+        a=replace(p.a, shape=(m, deep), outer=deep * p.a.column),
+        b=replace(p.b, shape=(deep, n), outer=deep * p.b.row),
+        c=Matrix(Address(buffer), (m, n), n, 1, m * n, 0),
+        ranges=(parts, 1),
+    )
+    tiles(each)
+    p.launches.append(sum_parts(p.kind, Address(buffer), p.c.base, m * n, parts))
 
 
 def tiles(p: TiledProduct) -> None:
