@@ -67,6 +67,19 @@ def test_errors_are_about_those_of_the_direct_way(case: Case) -> None:
         assert error <= 4 * usual
 
 
+def test_sums_over_many_channels_of_one_sign_do_not_drift() -> None:
+    case = Case(1, 256, 256, (4, 4), (3, 3), padding=1)
+
+    def given_operands(dtype: Any) -> Any:
+        x, w, _ = operands(case, dtype)
+        return *(y.detach().abs().requires_grad_() for y in (x, w)), ad.ones((), dtype=dtype)
+
+    got = computed(case, True, given_operands(ad.float32))
+    for mine, want in zip(got, step(case)(*given_operands(ad.float64)), strict=True):
+        exact = want.detach().numpy()
+        assert np.sqrt(np.mean((mine.numpy() / exact - 1) ** 2)) < 1.5e-7
+
+
 def test_a_large_element_does_not_blur_its_neighbours() -> None:
     """Errors are relative to a result's own window, whatever else is in the tile."""
     case = SUITED[1]

@@ -13,9 +13,10 @@ Note [winograd]
 
     An element of the input reaches the results that it is a term of and no others. So rounding
     errors are relative to a result's own window, though to the largest tap of each filter rather
-    than to each tap: about those of the direct way. Infinities would become NaN and large elements
-    could overflow in sums, so results that are not finite are made again without the transforms.
-    Only float32 is computed this way.
+    than to each tap: about those of the direct way. Channels are summed in chains of some length,
+    as errors of sums of one sign grow with the length of a chain. Infinities would become NaN and
+    large elements could overflow in sums, so results that are not finite are made again without
+    the transforms. Only float32 is computed this way.
 """
 
 from __future__ import annotations

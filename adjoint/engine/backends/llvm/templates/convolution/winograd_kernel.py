@@ -28,6 +28,7 @@ OUT = 2  # the side of a tile's results
 TAPS = 3  # the side of a filter
 PANELS = 3  # of tiles in a piece, at most
 ROOM = 256  # channels times panels that are transformed together, at most
+CHAIN = 64  # channels summed one after another, at most: then sums of these are added up
 RESULTS = 96  # output channels times panels whose products are kept, at most
 LOW = (1 << 32) - 1  # coordinates of a tile are one number, its lower half that along the row
 
@@ -304,15 +305,21 @@ class WinogradKernel:
                 packed = w.at(theirs, kind, number * word.block * tile.columns)
 
                 def some(r: V) -> None:
-                    lines = [w.at(mine, kind, (r + i) * word.k) for i in range(tile.rows)]
-                    sums = multiply(w, kind, tile, lines, packed, w.whole(tile.columns), depth)
                     start = r * self.columns + number * tile.columns
                     places = [
                         start + self.columns * i + v * tile.lanes
                         for i in range(tile.rows)
                         for v in range(tile.vectors)
                     ]
-                    store_sums(w, sums, to, kind, places, k > 0)
+
+                    def chain_from(c: V) -> None:
+                        lines = [w.at(mine, kind, (r + i) * word.k + c) for i in range(tile.rows)]
+                        columns = w.at(packed, kind, c * tile.columns)
+                        terms, step = w.least(depth - c, CHAIN), w.whole(tile.columns)
+                        sums = multiply(w, kind, tile, lines, columns, step, terms)
+                        store_sums(w, sums, to, kind, places, (k + c) > 0)
+
+                    w.loop(0, depth, chain_from, step=CHAIN)
 
                 w.loop(0, rows, some, step=tile.rows)
 
