@@ -64,3 +64,18 @@ def test_distances_of_order_0_have_zero_gradients(count: int) -> None:
     (pdist(x, 0.0).sum() + ad.cdist(x, y, 0.0).sum()).backward()
     assert x.grad.tolist() == ad.zeros(count, 4).tolist()
     assert y.grad.tolist() == ad.zeros(5, 4).tolist()
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_all_coordinates_as_far_apart_have_the_whole_gradient(count: int) -> None:
+    """Unlike a norm's, which is shared among them."""
+    x = ad.zeros(count, 3)
+    x[1] = ad.tensor([1.0, 1.0, -1.0])
+    x.requires_grad_()
+    pdist(x, float("inf")).sum().backward()
+    want = np.outer([-1.0] * count, [1.0, 1.0, -1.0])
+    want[1] *= 1 - count
+    assert x.grad.tolist() == want.tolist()
+    y = x.detach().requires_grad_()
+    ad.cdist(y, ad.zeros(2, 3), float("inf")).sum().backward()
+    assert y.grad.tolist() == [[0.0] * 3, [2.0, 2.0, -2.0], *[[0.0] * 3] * (count - 2)]

@@ -76,6 +76,7 @@ ROWS = [
     S("cdist", T(3, 2), T(4, 2)),
     S("cdist", T(2, 3, 2), T(4, 2), p=1.0),
     S("cdist", T(3, 2), T(4, 2), 3.0),
+    S("cdist", T(2, 3, 2), T(4, 2), float("inf")),
     S("cdist", T(3, 2), T(2, 2), compute_mode="use_mm_for_euclid_dist"),
     S("cov", T(3, 4)),
     S("cov", T(3, 4, kind="complex"), correction=0),

@@ -12,7 +12,7 @@ from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn.common import BOTH, FUNCTIONAL, in_float32
 from adjoint.engine.ops.products.matmul import product
-from adjoint.engine.ops.reduce.norms import p_norm, with_zero_gradient
+from adjoint.engine.ops.reduce.norms import distances_of, p_norm
 from adjoint.engine.ops.shape.triangular import triangle
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ def _pdist(x: Tensor, p: float) -> Tensor:
     else:
         pairs = triangle(x.shape[0], 1, x.device).unbind(0)
     one, other = (x.index_select(0, side) for side in pairs)
-    apart = one - other
-    distances = p_norm("pdist", apart, p, 1, keepdim=False)
-    return with_zero_gradient(distances, apart) if p == 0 else distances
+    return distances_of(one - other, p)
 
 
 MANY_STEPS = 1 << 6  # differences from which on distances are a program's

@@ -178,15 +178,32 @@ def _euclidean(x: Tensor, y: Tensor) -> Tensor:
 def _cdist(x: Tensor, y: Tensor, p: float, product: bool) -> Tensor:
     if product:
         return _euclidean(x, y)
-    apart = x.unsqueeze(-2) - y.unsqueeze(-3)
+    return distances_of(x.unsqueeze(-2) - y.unsqueeze(-3), p)
+
+
+def distances_of(apart: Tensor, p: float) -> Tensor:
+    """The p-norms of differences along the last dimension, with the gradients of distances."""
+    if p == inf:
+        return FARTHEST(apart)
     distances: Tensor = P_NORM(apart, ord=p, dims=(apart.ndim - 1,), keepdim=False)
-    return with_zero_gradient(distances, apart) if p == 0 else distances
-
-
-def with_zero_gradient(distances: Tensor, apart: Tensor) -> Tensor:
-    """Distances of order 0, which are steps: their gradient is zero, where a norm's is None."""
+    if p:
+        return distances
+    # They are steps: their gradient is zero, where a norm's is None.
     everywhere = apart.new_ones((), dtype=bool_)
     return distances + apart.masked_fill(everywhere, 0).sum(-1)
+
+
+def _farthest(x: Tensor) -> Tensor:
+    return x.abs().amax(-1)
+
+
+def _farthest_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
+    # All that are as far apart have the whole gradient, as PyTorch's distances have it; a norm's
+    # is shared among them.
+    return x.sgn() * g.unsqueeze(-1) * x.abs().eq(out.unsqueeze(-1)).to(x.dtype)
+
+
+FARTHEST = composite("farthest", _farthest, _farthest_vjp, fragment="composed")
 
 
 MANY = 25  # rows from which PyTorch computes Euclidean distances by a matrix product
