@@ -485,3 +485,29 @@ def test_gradients_of_a_dtype_of_their_own(compiled: bool) -> None:
     x.grad_dtype = None
     square(x).backward()
     assert (x.grad_dtype, x.grad.dtype) == (None, ad.float32)
+
+
+def test_what_has_no_derivative_refuses_backward() -> None:
+    """A gradient is not left out silently."""
+    x = leaf(3.0, 1.0, 1.0)
+    for result in (
+        ad.unique(x),
+        ad.unique(x, return_counts=True)[0],
+        ad.unique_consecutive(x),
+        ad.geqrf(x.reshape(3, 1)).a,
+        ad.histogram(ad.ones(3, dtype=ad.float64), 2, weight=x).hist,
+        ad.linalg.ldl_solve(*ad.linalg.ldl_factor(ad.eye(3).double()), x.reshape(3, 1)),
+    ):
+        assert result.requires_grad
+        with pytest.raises(NotImplementedError, match="derivative is not implemented"):
+            (result.sum() + x.sum()).backward()
+
+
+def test_gradients_by_weights_of_counts_and_values_at_a_step() -> None:
+    weights, values = leaf(1.0, 2.0, 3.0), leaf(5.0, 6.0, 7.0)
+    counts = ad.bincount(ad.tensor([2, 0, 2]), weights)
+    (found,) = ad.autograd.grad(counts, weights, ad.tensor([1.0, 10.0, 100.0]).double())
+    assert found.tolist() == [100.0, 1.0, 100.0]
+    x = leaf(-1.0, 0.0, 2.0)
+    by_x, by_values = ad.autograd.grad(ad.heaviside(x, values).sum(), (x, values))
+    assert (by_x.tolist(), by_values.tolist()) == ([0.0, 0.0, 0.0], [0.0, 1.0, 0.0])

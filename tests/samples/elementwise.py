@@ -78,7 +78,7 @@ ROWS = [
     S("sgn", T(3)),
     S("copysign", T(2, 3), T(3)),
     S("copysign", T(3), -1),
-    S("heaviside", T(2, 3), T(3), _grad=False),
+    S("heaviside", T(2, 3), T(3)),
     S("signbit", T(2, 3), _grad=False),
     # -- rounding
     S("floor", T(2, 3)),

@@ -178,6 +178,20 @@ def depends_on_values(name: str, remedy: str) -> Fn:
     return refuse
 
 
+def no_derivative(name: str) -> Fn:
+    """The rule of operands by which a derivative exists but is not stated.
+
+    Results are on the tape, so that backward refuses instead of leaving a term out.
+    """
+
+    def refuse(g: Any) -> Any:
+        raise NotImplementedError(
+            f"{name}: the derivative is not implemented. Give it tensors that are detached."
+        )
+
+    return refuse
+
+
 def sized_by_values(refuse: Fn, shape: Fn) -> Fn:
     """The `infer` of such an operation that says its results where such sizes may have names.
 

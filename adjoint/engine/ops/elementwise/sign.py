@@ -31,7 +31,9 @@ COPYSIGN = elementwise(
     tensors=1,
     rounding="exact",
 )
-HEAVISIDE = elementwise("heaviside", None, None, accepts="bif", tensors=2, rounding="exact")
+HEAVISIDE = elementwise(
+    "heaviside", 0, lambda x: x.eq(0), accepts="bif", tensors=2, rounding="exact"
+)
 
 
 @public(inplace=True, function=False, name="abs", aliases=("absolute",))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int32
 from adjoint.engine.core.errors import DTypeError, ShapeError
-from adjoint.engine.core.operations.families import primitive
+from adjoint.engine.core.operations.families import no_derivative, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
@@ -31,7 +31,12 @@ def _infer(x: Spec, name: str, check: bool, hermitian: bool) -> tuple[Spec, Spec
 # PyTorch states no derivative for these either.
 LDL_FACTOR: Record = primitive("ldl_factor", _infer, None, outputs=3, batched_params=same_params)
 LDL_SOLVE: Record = primitive(
-    "ldl_solve", lambda x, pivots, y, hermitian: y, None, None, None, batched_params=same_params
+    "ldl_solve",
+    lambda x, pivots, y, hermitian: y,
+    no_derivative("linalg.ldl_solve"),
+    None,
+    no_derivative("linalg.ldl_solve"),
+    batched_params=same_params,
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import ShapeError
-from adjoint.engine.core.operations.families import primitive
+from adjoint.engine.core.operations.families import no_derivative, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
@@ -87,7 +87,7 @@ QR: Record = primitive("qr", _qr_infer, _qr_vjp, outputs=2, batch=_qr_batch)
 GEQRF: Record = primitive(
     "geqrf",
     lambda x: (x, vector_like(x, min(x.shape[-2:]))),
-    None,
+    no_derivative("geqrf"),
     outputs=2,
     batched_params=same_params,
 )

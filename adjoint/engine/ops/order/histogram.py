@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32, float64
 from adjoint.engine.core.errors import DTypeError, ShapeError
-from adjoint.engine.core.operations.families import depends_on_values, primitive
+from adjoint.engine.core.operations.families import depends_on_values, no_derivative, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
@@ -21,8 +21,21 @@ if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 _refuse = depends_on_values("bincount", "Call it outside, or use histc with a fixed range.")
+
+
+def _bincount_vjp(g: Tensor, xs: Sequence[Tensor]) -> Tensor:
+    return g.index_select(0, xs[0])  # by the weights: whole numbers have no gradient
+
+
 # BINCOUNT(x) or BINCOUNT(x, weights)
-BINCOUNT = primitive("bincount", _refuse, None, operands=("*xs",), batch=_refuse, native_check=True)
+BINCOUNT = primitive(
+    "bincount",
+    _refuse,
+    _bincount_vjp,
+    operands=("*xs",),
+    batch=_refuse,
+    native_check=True,
+)
 # HISTC(x, low, high): equal bins between two 0-d tensors, in the dtype of x.
 HISTC = primitive("histc", lambda x, *_, bins: Spec((bins,), x.dtype, x.device), None, None, None)
 
@@ -33,7 +46,9 @@ def _histogram_infer(*xs: Spec, weighted: bool) -> Spec:
 
 
 # HISTOGRAMDD(points (n, d), [weights (n,)], edges of each of d dimensions)
-HISTOGRAMDD = primitive("histogramdd", _histogram_infer, None, operands=("*xs",))
+HISTOGRAMDD = primitive(
+    "histogramdd", _histogram_infer, no_derivative("histogram"), operands=("*xs",)
+)
 
 
 @public(method=True)
@@ -61,7 +76,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             f"{tuple(weights.shape)} and {tuple(input.shape)}"
         )
     weights = weights if weights.dtype is float32 else weights.to(float64)
-    return BINCOUNT(input, weights.detach(), minlength=minlength)
+    return BINCOUNT(input, weights, minlength=minlength)
 
 
 def _scalar(value: Any, like: Tensor) -> Tensor:
@@ -163,7 +178,7 @@ def _density(hist: Tensor, edges: Sequence[Tensor]) -> Tensor:
 def _histogramdd(
     name: str, points: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool
 ) -> Tensor:
-    operands = [] if weight is None else [weight.detach().reshape(-1)]
+    operands = [] if weight is None else [weight.reshape(-1)]
     hist = HISTOGRAMDD(points, *operands, *edges, weighted=weight is not None)
     return _density(hist, edges) if density else hist
 

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import ShapeError, ShapeIndexError
-from adjoint.engine.core.operations.families import depends_on_values, primitive, sized_by_values
+from adjoint.engine.core.operations.families import (
+    depends_on_values,
+    no_derivative,
+    primitive,
+    sized_by_values,
+)
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import Spec, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
@@ -34,7 +39,7 @@ def _infer(size: Any, x: Spec, dim: int | None) -> tuple[Spec, Spec, Spec]:
 UNIQUE = primitive(
     "unique",
     sized_by_values(_refuse, _infer),
-    None,
+    no_derivative("unique"),
     outputs=3,
     batch=_refuse,
     native_check=True,
@@ -44,12 +49,17 @@ UNIQUE = primitive(
 UNIQUE_VALUES = primitive(
     "unique_values",
     sized_by_values(_refuse, lambda size, x, **_: Spec((size(),), x.dtype, x.device)),
-    None,
+    no_derivative("unique"),
     batch=_refuse,
     native_check=True,
 )
 UNIQUE_CONSECUTIVE = primitive(
-    "unique_consecutive", _refuse, None, outputs=3, batch=_refuse, native_check=True
+    "unique_consecutive",
+    _refuse,
+    no_derivative("unique_consecutive"),
+    outputs=3,
+    batch=_refuse,
+    native_check=True,
 )
 
 
@@ -58,8 +68,7 @@ def _wanted(results: Any, inverse: bool, counts: bool) -> Any:
     return picked if len(picked) > 1 else picked[0]
 
 
-def _run(name: str, record: Any, input: Tensor, dim: int | None) -> Any:
-    x = input.detach()
+def _run(name: str, record: Any, x: Tensor, dim: int | None) -> Any:
     refuse_complex(name, x)
     if dim is None:
         return record(x, dim=None)
@@ -96,7 +105,7 @@ def unique(
     )
     if alone and CONTEXT.plain and there:
         refuse_complex("unique", input)
-        return UNIQUE_VALUES(input.detach())
+        return UNIQUE_VALUES(input)
     return _wanted(_run("unique", UNIQUE, input, dim), return_inverse, return_counts)
 
 
@@ -110,6 +119,6 @@ def unique_consecutive(
     """The elements (or slices along `dim`) with repetitions of the one before left out."""
     alone = dim is None and not (return_inverse or return_counts) and CONTEXT.plain
     if alone and input.device.type == "cpu" and not input.dtype.is_complex:
-        return UNIQUE_VALUES(input.detach(), neighbours=True)
+        return UNIQUE_VALUES(input, neighbours=True)
     results = _run("unique_consecutive", UNIQUE_CONSECUTIVE, input, dim)
     return _wanted(results, return_inverse, return_counts)
