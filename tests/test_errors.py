@@ -183,6 +183,30 @@ def test_failed_in_place_leaves_the_target_unchanged() -> None:
     assert x._version == version
 
 
+WARNED: dict[str, Any] = {
+    "var": lambda: ad.ones(1).var(),
+    "std_mean": lambda: ad.std_mean(ad.ones(1)),
+    "cov": lambda: ad.cov(ad.ones(1)),
+    "kl_div": lambda: ad.nn.functional.kl_div(ad.ones(2), ad.ones(2)),
+    "size_average": lambda: ad.nn.functional.mse_loss(ad.ones(2), ad.ones(2), size_average=True),
+    "a layer": lambda: ad.nn.Softmax()(ad.ones(2, 2)),
+    "softmax": lambda: ad.nn.functional.softmax(ad.ones(2, 2)),
+    "dropout2d": lambda: ad.nn.functional.dropout2d(ad.ones(2, 3, 4)),
+    "meshgrid": lambda: ad.meshgrid(ad.ones(2), ad.ones(2)),
+    "T": lambda: ad.ones(2, 2, 2).T,
+    "mT": lambda: ad.ones(()).mH,
+    "complex to real": lambda: ad.ones(2, dtype=ad.complex64).to(ad.float32),
+    "range": lambda: ad.range(1, 2),
+}
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_warnings_name_the_line_of_the_program(name: str) -> None:
+    with pytest.warns(UserWarning) as seen:
+        WARNED[name]()
+    assert {w.filename for w in seen} == {__file__}
+
+
 def test_a_stale_saved_tensor_names_the_operation() -> None:
     x = ad.ones(2, requires_grad=True)
     y = x * 2

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from math import ceil, inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, warn_user
 from adjoint.engine.core.layout import check_layout
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import method, public
@@ -270,10 +269,9 @@ def range_(
     ...     ad.range(1, 2.5, 0.5)
     tensor([1.0000, 1.5000, 2.0000, 2.5000])
     """
-    warnings.warn(
+    warn_user(
         "range is deprecated because its behavior is inconsistent with Python's range builtin: it "
-        "includes `end`. Use arange.",
-        stacklevel=2,
+        "includes `end`. Use arange."
     )
     if end is None:
         start, end = 0, start

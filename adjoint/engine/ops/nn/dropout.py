@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, warn_user
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
@@ -181,20 +180,16 @@ def dropout2d(
     As in PyTorch, a (N, C, L) input counts as batched, with a warning.
     """
     if input.ndim not in (3, 4):
-        warnings.warn(
+        warn_user(
             f"dropout2d: Received a {input.ndim}-D input to dropout2d, which is deprecated and "
             "will result in an error in a future release. To retain the behavior and silence this "
-            "warning, please use dropout instead.",
-            UserWarning,
-            stacklevel=2,
+            "warning, please use dropout instead."
         )
     if input.ndim == 3:
-        warnings.warn(
+        warn_user(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
             "behavior is desired - input is interpreted as shape (N, C, L). To apply it to an "
-            "input without a batch dimension, unsqueeze it first.",
-            UserWarning,
-            stacklevel=2,
+            "input without a batch dimension, unsqueeze it first."
         )
     return _channels("dropout2d", _drop, input, p, training, inplace, batched=True)
 
@@ -205,12 +200,10 @@ def dropout3d(
 ) -> Tensor:
     """Whole channels of (N, C, D, H, W) or (C, D, H, W) zeroed with probability `p`."""
     if input.ndim not in (4, 5):
-        warnings.warn(
+        warn_user(
             f"dropout3d: Received a {input.ndim}-D input to dropout3d, which is deprecated and "
             "will result in an error in a future release. To retain the behavior and silence this "
-            "warning, please use dropout instead.",
-            UserWarning,
-            stacklevel=2,
+            "warning, please use dropout instead."
         )
     return _channels("dropout3d", _drop, input, p, training, inplace, input.ndim != 4)
 

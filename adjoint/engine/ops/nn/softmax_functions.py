@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.nn.common import FUNCTIONAL
 from adjoint.engine.ops.random.samplers import fill
@@ -19,11 +19,9 @@ def _dim(name: str, dim: int | None, ndim: int) -> int:
     """PyTorch's old guess of the dimension, with its warning."""
     if dim is not None:
         return dim
-    warnings.warn(
+    warn_user(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
-        "dim=X as an argument.",
-        UserWarning,
-        stacklevel=4,
+        "dim=X as an argument."
     )
     return 0 if ndim in (0, 1, 3) else 1
 

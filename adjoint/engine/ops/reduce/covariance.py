@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float64, get_default_dtype
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, warn_user
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.common.checks import require
 
@@ -77,7 +76,10 @@ def _normaliser(
     if weights is None:
         factor = float(total) - correction
         if factor <= 0:
-            warnings.warn("cov(): degrees of freedom is <= 0", UserWarning, stacklevel=3)
+            warn_user(
+                "cov(): degrees of freedom is <= 0. Correction should be strictly less than the "
+                "number of observations."
+            )
         return max(factor, 0.0)
     if correction == 0:
         return total

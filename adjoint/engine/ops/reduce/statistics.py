@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32
-from adjoint.engine.core.errors import DTypeError
+from adjoint.engine.core.errors import DTypeError, warn_user
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.reductions import Dims
@@ -87,12 +86,10 @@ def _moments(
         )
     dims = all_dims(name, dim, input.ndim)
     if count(input.shape, dims) - correction <= 0:
-        warnings.warn(
+        warn_user(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
             f"reduction factor (input numel divided by output numel): {correction} of "
-            f"{count(input.shape, dims)}.",
-            UserWarning,
-            stacklevel=3,
+            f"{count(input.shape, dims)}."
         )
     x = input.to(float32) if input.dtype.is_half else input
     out = record(x, dims=dims, keepdim=keepdim, correction=float(correction))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from numpy import ndarray
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import DTypeError
+from adjoint.engine.core.errors import DTypeError, warn_user
 from adjoint.engine.core.layout import (
     MemoryFormat,
     channels_last,
@@ -235,11 +234,7 @@ def _same_device(wanted: Device, have: Device) -> bool:
 
 def _cast(x: Tensor, dtype: DType) -> Tensor:
     if x.dtype.is_complex and dtype.category in (dt.INT, dt.FLOAT):
-        warnings.warn(
-            "Casting complex values to real discards the imaginary part",
-            UserWarning,
-            stacklevel=3,
-        )
+        warn_user("Casting complex values to real discards the imaginary part")
     return CAST(x, dtype=dtype)
 
 

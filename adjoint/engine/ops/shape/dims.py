@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, warn_user
 from adjoint.engine.core.operations.public import method, prop, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Size, wrap_dim, wrap_dims
@@ -67,11 +66,9 @@ def t(input: Tensor) -> Tensor:
 def T(self: Tensor) -> Tensor:
     """A view with all dimensions in reverse order."""
     if self.ndim != 2:
-        warnings.warn(
+        warn_user(
             "T: reversing a tensor of other than 2 dimensions is deprecated. Use .mT for batches "
-            "of matrices or .permute(*range(x.ndim - 1, -1, -1)).",
-            UserWarning,
-            stacklevel=2,
+            "of matrices or .permute(*range(x.ndim - 1, -1, -1))."
         )
     return PERMUTE(self, dims=tuple(reversed(range(self.ndim))))
 
@@ -82,11 +79,7 @@ def _matrices(name: str, self: Tensor) -> Tensor:
             f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
         )
     if self.ndim == 0:
-        warnings.warn(
-            f"Tensor.{name} is deprecated on 0-D tensors, where it is the identity.",
-            UserWarning,
-            stacklevel=3,
-        )
+        warn_user(f"Tensor.{name} is deprecated on 0-D tensors, where it is the identity.")
         return self
     return transpose(self, -2, -1)
 

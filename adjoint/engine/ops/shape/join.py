@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import can_cast
-from adjoint.engine.core.errors import DeviceError, DTypeTypeError, ShapeError
+from adjoint.engine.core.errors import DeviceError, DTypeTypeError, ShapeError, warn_user
 from adjoint.engine.core.operations.families import device_of, linear
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -241,11 +240,9 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     if not many:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     if indexing is None:
-        warnings.warn(
+        warn_user(
             "meshgrid: in an upcoming release, it will be required to pass the indexing argument. "
-            'Pass indexing="ij" for the present behaviour.',
-            UserWarning,
-            stacklevel=2,
+            'Pass indexing="ij" for the present behaviour.'
         )
         indexing = "ij"
     if indexing not in ("ij", "xy"):

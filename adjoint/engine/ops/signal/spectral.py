@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, warn_user
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -198,10 +197,9 @@ def istft(
         )
     y = y / envelope
     if end > total:
-        warnings.warn(
+        warn_user(
             "The length of signal is shorter than the length parameter. Result is being padded "
-            "with zeros in the tail. Please check your center and hop_length settings.",
-            stacklevel=2,
+            "with zeros in the tail. Please check your center and hop_length settings."
         )
         y = _pad(y, 0, end - total, "constant")
     return y

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64, promote_types, uint8
-from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError, ShapeValueError
+from adjoint.engine.core.errors import (
+    DTypeError,
+    ShapeError,
+    ShapeIndexError,
+    ShapeValueError,
+    warn_user,
+)
 from adjoint.engine.core.operations.autocast import WIDENED
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
@@ -497,13 +502,11 @@ def kl_div(
         total = kl_div(input, target, reduction="sum", log_target=log_target)
         return total / input.shape[0] if input.ndim else total
     if reduction == "mean":
-        warnings.warn(
+        warn_user(
             "reduction: 'mean' divides the total loss by both the batch size and the support size."
             "'batchmean' divides only by the batch size, and aligns with the KL div math "
             "definition.'mean' will be changed to behave the same as 'batchmean' in the next major "
-            "release.",
-            UserWarning,
-            stacklevel=2,
+            "release."
         )
     how = reduction_of("kl_div", reduction, size_average, reduce)
     if not (input.dtype.is_floating_point and target.dtype.is_floating_point):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import warn_user
@@ -21,11 +20,9 @@ def reduction_of(
     if size_average is not None or reduce is not None:
         average = size_average is None or size_average
         reduction = ("mean" if average else "sum") if reduce is None or reduce else "none"
-        warnings.warn(
+        warn_user(
             f"{name}: size_average and reduce args will be deprecated, please use "
-            f"reduction='{reduction}' instead.",
-            UserWarning,
-            stacklevel=3,
+            f"reduction='{reduction}' instead."
         )
     reduction = NUMBERED.get(reduction, reduction) if isinstance(reduction, int) else reduction
     if reduction not in ("none", "mean", "sum"):
