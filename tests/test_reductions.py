@@ -234,6 +234,21 @@ def test_gradients_of_running_logsumexp_of_values_far_apart(name: str, dtype: An
     assert np.isfinite(eager[2].numpy()).all()
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_of_long_running_logarithms_do_not_drift(compiled: bool) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.standard_normal(20000).astype(np.float32)
+
+    def gradient(x: Any) -> Any:
+        return ad.autograd.grad(x.logcumsumexp(0).sum(), x)[0]
+
+    x = ad.tensor(numbers, requires_grad=True)
+    got = (ad.compile(gradient) if compiled else gradient)(x).numpy()
+    powers = np.exp(numbers.astype(np.float64))
+    want = powers * np.cumsum((1 / np.cumsum(powers))[::-1])[::-1]
+    assert np.abs(got / want - 1).max() < 1e-6
+
+
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp", "cummax"])
 @pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 20), (5, 7), (2, 7, 9)])
 def test_running_from_the_first_element(name: str, shape: tuple[int, ...]) -> None:

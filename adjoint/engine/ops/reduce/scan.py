@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import DType, int64
+from adjoint.engine.core.dtype import (
+    DType,
+    bfloat16,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int64,
+)
 from adjoint.engine.core.operations.families import composite, linear, primitive
 from adjoint.engine.core.operations.large import is_large
 from adjoint.engine.core.operations.public import public
@@ -146,10 +155,19 @@ def _falling(out: Tensor, dim: int) -> Tensor:
     return cat([steps, out.new_zeros((*out.shape[:dim], 1, *out.shape[dim + 1 :]))], dim)
 
 
+WIDER = {float16: float32, bfloat16: float32, float32: float64, complex64: complex128}
+
+
 def _logcumsumexp_vjp(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
-    """sum over j >= i of g[j] exp(x[i] - out[j]); every exponent that appears is at most 0."""
+    """sum over j >= i of g[j] exp(x[i] - out[j]); every exponent that appears is at most 0.
+
+    Steps of long rows are all near 1, where roundings have one sign: products of thousands of them
+    would be off by as many, so they are computed in twice the bits.
+    """
+    kept, wide = x.dtype, WIDER.get(x.dtype, x.dtype)
+    g, x, out = (t.to(wide) for t in (g, x, out))
     tail = LINEAR_SCAN(_falling(out, dim).conj(), g, dim=dim, reverse=True)
-    return tail * _safe_exp(x, out).conj()
+    return (tail * _safe_exp(x, out).conj()).to(kept)
 
 
 LOGCUMSUMEXP = primitive(
