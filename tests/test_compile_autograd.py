@@ -76,6 +76,18 @@ def second_derivative_through_a_window(wrap: Any) -> list[Any]:
 
 
 @case
+def views_of_a_view_that_was_made_a_leaf(wrap: Any) -> list[Any]:
+    with ad.no_grad():
+        part = ad.arange(12.0)[3:9]
+    part.requires_grad_()
+    out: list[Any] = []
+    for fn in (lambda x: x[1:3], lambda x: x.view(2, 3).t(), lambda x: x.as_strided((2,), (2,))):
+        y = wrap(fn)(part)
+        out += [y, *ad.autograd.grad(y.exp().sum(), part)]
+    return out
+
+
+@case
 def results_share_memory(wrap: Any) -> list[Any]:
     def f(x: Any) -> Any:
         y = x * 2

@@ -145,8 +145,10 @@ class Outputs:
         """The recipe for a view that the tape knows as such."""
         base, recording = root_of(x), x._base[1] is not NO_GRAD  # type: ignore[index]
         leaf = tracked and x._node is None
-        if tracked and not leaf and not (recording and base.requires_grad):
-            base = _leaf_behind(x)
+        if tracked and not leaf:
+            if not (recording and base.requires_grad):
+                base = _leaf_behind(x)
+            recording = True  # views of a view made without gradients are marked as that is
         base = self._taken_of(x, base)
         _, before = self._then(base, x)
         with self.trace.reshapes.unpaired():  # its elements are not looked at
