@@ -12,6 +12,7 @@ from typing import Any
 
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.operations.public import PUBLIC
+from adjoint.engine.ops.nn.common import in_float32, widen
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -129,16 +130,19 @@ def threshold_backward(grad_output: Tensor, input: Tensor, threshold: float) -> 
     return grad_output * (input > threshold)
 
 
+@in_float32
 def sigmoid_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     """The derivative of sigmoid, from its result."""
     return grad_output * output * (1 - output)
 
 
+@in_float32
 def tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     """The derivative of tanh, from its result."""
     return grad_output * (1 - output * output)
 
 
+@in_float32
 def gelu_backward(grad: Tensor, input: Tensor, *, approximate: str = "none") -> Tensor:
     """The derivative of gelu."""
     if approximate == "tanh":
@@ -150,6 +154,7 @@ def gelu_backward(grad: Tensor, input: Tensor, *, approximate: str = "none") -> 
     return grad * (below + input * (-0.5 * input * input).exp() / math.sqrt(2 * math.pi))
 
 
+@in_float32
 def silu_backward(grad_output: Tensor, input: Tensor) -> Tensor:
     """The derivative of silu."""
     gate = input.sigmoid()
@@ -160,6 +165,7 @@ def softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any
 ) -> Tensor:
     """The derivative of softmax, from its result."""
+    grad_output, output = widen(grad_output), widen(output)
     weighed = grad_output * output
     return (weighed - output * weighed.sum(dim, keepdim=True)).to(input_dtype)
 
@@ -168,6 +174,7 @@ def log_softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any
 ) -> Tensor:
     """The derivative of the logarithms of softmax, from its result."""
+    grad_output, output = widen(grad_output), widen(output)
     return (grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)
 
 
