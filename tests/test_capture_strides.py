@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -109,6 +110,29 @@ def test_strides_as_the_function_is_told(name: str) -> None:
     assert capture(lambda x: fn(x).stride())(x) == fn(x).stride()
 
 
+# Losses of each element, of x and y.
+LOSSES: dict[str, Callable[[Any, Any], Any]] = {
+    name: functools.partial(getattr(F, name), reduction="none")
+    for name in (
+        "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "poisson_nll_loss",
+        "binary_cross_entropy", "binary_cross_entropy_with_logits", "soft_margin_loss",
+        "hinge_embedding_loss",
+    )
+} | {
+    "margin_ranking_loss": lambda x, y: F.margin_ranking_loss(x, y, y, reduction="none"),
+    "kl_div of logarithms": lambda x, y: F.kl_div(x, y, reduction="none", log_target=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_lie_as_without_compile(name: str) -> None:
+    fn, x = LOSSES[name], ad.rand(2, 3, 4)
+    for given in ((flipped(x), flipped(x)), (flipped(x), x), (x, flipped(x)), (rolled(x), x)):
+        want = fn(*given).stride()
+        assert capture(lambda x, y: fn(x, y).stride())(*given) == want
+        assert capture(fn)(*given).stride() == want
+
+
 # What lies row by row whatever its operands do, of x (2, 3, 3).
 ROW_MAJOR: dict[str, Callable[[Any], Any]] = {
     "amax": lambda x: x.amax(1),
@@ -122,6 +146,7 @@ ROW_MAJOR: dict[str, Callable[[Any], Any]] = {
     "tril": lambda x: x.tril(),
     "triu": lambda x: x.triu(),
     "gather": lambda x: x.gather(1, flipped(ad.zeros(2, 3, 3, dtype=ad.int64))),
+    "embedding": lambda x: F.embedding(flipped(ad.ones(2, 3).long()), x[0], padding_idx=1),
     "index": lambda x: x.contiguous()[flipped(ad.zeros(2, 3, dtype=ad.int64))],
     "inv": lambda x: ad.linalg.inv(x + 9 * ad.eye(3)),
     "cholesky": lambda x: ad.linalg.cholesky(x * 0 + ad.eye(3)),

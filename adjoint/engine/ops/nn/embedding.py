@@ -38,6 +38,7 @@ def _occurrences(index: Tensor, rows: int, dtype: Any) -> Tensor:
 def _embedding(x: Tensor, index: Tensor, padding: int | None, by_frequency: bool) -> Tensor:
     out = INDEX(x, index, dims=(0,), wrap=False)
     if padding is not None:
+        index = index.contiguous()  # or rows would come to lie as it does
         out = WHERE(index.eq(padding).unsqueeze(-1), out.detach(), out)
     if by_frequency:  # the same value, and a gradient divided by the number of occurrences
         share = 1 / INDEX(_occurrences(index, x.shape[0], x.dtype), index, dims=(0,))

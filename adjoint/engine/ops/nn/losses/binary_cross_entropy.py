@@ -93,7 +93,7 @@ def _weighted(name: str, loss: Tensor, weight: Tensor | None) -> Tensor:
 def _with_logits(x: Tensor, y: Tensor, *pos_weight: Any) -> Tensor:
     log_p = LOG_SIGMOID(x)
     scale = ((pos_weight[0] - 1) * y + 1) if pos_weight else 1
-    return (1 - y) * x - scale * log_p
+    return x * (1 - y) - log_p * scale  # x first: it decides how the result lies
 
 
 BCE_WITH_LOGITS = composite(
@@ -101,6 +101,7 @@ BCE_WITH_LOGITS = composite(
     in_float32(_with_logits),
     operands=("x", "y", "*pos_weight"),
     fragment="composed",
+    keeps_layout=True,
 )
 
 

@@ -472,7 +472,8 @@ def linear_cross_entropy(
 
 KL_DIV = loss_record(
     "kl_div",
-    lambda x, y, log_target: y.exp() * (y - x) if log_target else y.xlogy(y) - y * x,
+    # x first: it decides how the result lies
+    lambda x, y, log_target: (x - y) * -y.exp() if log_target else x * -y + y.xlogy(y),
 )
 
 

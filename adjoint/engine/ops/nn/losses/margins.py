@@ -41,9 +41,12 @@ def _record(
     *operands: str,
     vjps: tuple[Any, ...] = (),
     counted: int | None = None,
+    keeps_layout: bool = False,
 ) -> Any:
     compose = in_float32(compose, counted)
-    return composite(name, compose, *vjps, operands=operands, fragment="composed")
+    return composite(
+        name, compose, *vjps, operands=operands, fragment="composed", keeps_layout=keeps_layout
+    )
 
 
 def _ranked(g: Tensor, x: Tensor, y: Tensor, z: Tensor, margin: float) -> Tensor:
@@ -62,10 +65,11 @@ HINGE_EMBEDDING_LOSS = _record("hinge_embedding_loss", _hinge, "x", "y", counted
 COSINE_EMBEDDING_LOSS = _record("cosine_embedding_loss", _cosine, "x", "y", "target", counted=2)
 MARGIN_RANKING_LOSS = _record(
     "margin_ranking_loss",
-    lambda x, y, z, margin: (-z * (x - y) + margin).clamp_min(0),
+    lambda x, y, z, margin: ((x - y) * -z + margin).clamp_min(0),
     "x",
     "y",
     "z",
+    keeps_layout=True,
     vjps=(
         lambda g, x, y, z, x_spec, margin: fit(-widen(z) * _ranked(g, x, y, z, margin), x_spec),
         lambda g, x, y, z, y_spec, margin: fit(widen(z) * _ranked(g, x, y, z, margin), y_spec),
@@ -79,6 +83,7 @@ SOFT_MARGIN_LOSS = _record(
     lambda x, y: -LOG_SIGMOID(x * y),
     "x",
     "y",
+    keeps_layout=True,
     vjps=(
         lambda g, x, y, x_spec: fit(_softly(g, x, y) * widen(y), x_spec),
         lambda g, x, y, y_spec: fit(_softly(g, x, y) * widen(x), y_spec),

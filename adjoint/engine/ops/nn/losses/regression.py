@@ -28,7 +28,14 @@ if TYPE_CHECKING:
 def loss_record(name: str, compose: Any, *vjps: Any) -> Record:
     """A loss per element of two tensors, in float32 where they are halves."""
     rules = tuple(in_float32(v) for v in vjps)
-    return composite(name, in_float32(compose), *rules, operands=("x", "y"), fragment="composed")
+    return composite(
+        name,
+        in_float32(compose),
+        *rules,
+        operands=("x", "y"),
+        fragment="composed",
+        keeps_layout=True,
+    )
 
 
 def _huber(x: Tensor, y: Tensor, delta: float) -> Tensor:
