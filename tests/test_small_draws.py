@@ -14,6 +14,7 @@ from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.eager import drawn as draws
 from adjoint.engine.graph.eager import enlisted, small_calls
 
 Call = Callable[..., Any]
@@ -149,6 +150,22 @@ def test_fills_have_the_same_bits(name: str, dtype: ad.dtype) -> None:
         want = drawn()
     assert drawn() == want
     assert drawn() == want
+
+
+def test_to_make_a_program_makes_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried by calls of its own kind, for which none is made once more."""
+    made: list[str] = []
+    compiled = draws.compiled_draw
+
+    def counted(drawing: draws.DrawCall) -> Any:
+        made.append(drawing.name)
+        return compiled(drawing)
+
+    monkeypatch.setattr(draws, "compiled_draw", counted)
+    ad.rand(9)  # one for itself, one with the generator it is tried with
+    ad.rand(9, generator=ad.Generator())
+    ad.zeros(9).normal_()
+    assert sorted(made) == ["normal_", "rand", "rand"]
 
 
 @needs_native

@@ -75,7 +75,12 @@ def note(
         if entry < SIGHTED or unloaded:
             PROGRAMS.by_kind[kind] = entry + 1
             return
-        entry = entry_of(calls, operands, params, call)
+        PROGRAMS.by_kind[kind] = None  # to make one takes calls of this kind, which run as they are
+        try:
+            entry = entry_of(calls, operands, params, call)
+        except BaseException:  # an interrupt: another call shall try again
+            PROGRAMS.by_kind.pop(kind, None)
+            raise
         if calls.into and entry is not None and not gives_its_like(entry, operands):
             entry = None
         PROGRAMS.by_kind[kind] = entry
