@@ -16,11 +16,10 @@ from adjoint.engine.backends.llvm.loops.pieces import (
     FEW_LANES,
     SIZES,
     lanes_of,
-    pieces_text,
-    turns_text,
     words_of,
 )
 from adjoint.engine.backends.llvm.loops.signs import never_positive
+from adjoint.engine.backends.llvm.runtime.piece_walks import pieces_text, turns_text
 from adjoint.engine.backends.registers.elementwise import round_result, round_to
 from adjoint.engine.backends.registers.math.exponential import exp_of_negative
 from adjoint.engine.backends.registers.operations import KIND, combine, lower, random_sample

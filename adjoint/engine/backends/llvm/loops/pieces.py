@@ -14,16 +14,13 @@ Note [kernel words]
 
 from __future__ import annotations
 
-from functools import cache
-
-from adjoint.engine.backends.llvm.ir.blocks import Blocks
 from adjoint.engine.backends.llvm.loops.column_sums import sums_columns
-from adjoint.engine.backends.registers.vector import Code, V
+from adjoint.engine.backends.llvm.runtime.piece_walks import PIECES
 from adjoint.engine.compiler.loops.ir import LOAD, Form
 from adjoint.engine.core.dtype import named
 from adjoint.engine.ops.random.random import word_bits
 
-FIRST, PIECES, CHUNK, CHUNKS, SIZES = range(5)
+CHUNK, CHUNKS, SIZES = range(PIECES + 1, PIECES + 4)
 FEW_LANES = 4  # elements at a time of rows that are shorter than a few registers
 
 
@@ -76,80 +73,3 @@ def _lanes_of_draw(form: Form) -> int:
     bits = max(word_bits(op.params[0], named(op.dtype)) for op in draws)
     blocks = BLOCKS if len(form.ops) <= ALONE else BLOCKS_AMONG_OTHERS
     return blocks * 128 // bits
-
-
-@cache
-def pieces_text() -> str:
-    """What kernels share: a worker's part of all pieces, instance by instance."""
-    code = Code()
-    let, blocks = code.let, Blocks(code)
-
-    def clamp(x: str, most: str) -> str:
-        x = let(f"select i1 {let(f'icmp slt i64 {x}, 0')}, i64 0, i64 {x}")
-        return let(f"select i1 {let(f'icmp slt i64 {x}, {most}')}, i64 {x}, i64 {most}")
-
-    count, total = fetched(code, "%args", 0), fetched(code, "%args", 1)
-    low, high = share(code, total)
-
-    def instance(j: str, _: list[V]) -> list[V]:
-        block = instance_of(code, j)
-        first, pieces = fetched(code, block, FIRST), fetched(code, block, PIECES)
-        start = clamp(let(f"sub i64 {low}, {first}"), pieces)
-        stop = clamp(let(f"sub i64 {high}, {first}"), pieces)
-        call = f"call void %kernel(ptr {block}, i64 {start}, i64 {stop})"
-        blocks.when(let(f"icmp slt i64 {start}, {stop}"), lambda: code.lines.append(call))
-        return []
-
-    blocks.loop("0", count, 1, (), instance)
-    return walk("pieces", code)
-
-
-@cache
-def turns_text() -> str:
-    """The same of instances with as many pieces each, piece by piece (Note [pieces in turns])."""
-    code = Code()
-    let, blocks = code.let, Blocks(code)
-    count = fetched(code, "%args", 0)
-    low, high = share(code, fetched(code, instance_of(code, "0"), PIECES))
-
-    def piece(p: str, _: list[V]) -> list[V]:
-        after = let(f"add i64 {p}, 1")
-
-        def instance(j: str, _: list[V]) -> list[V]:
-            block = instance_of(code, j)
-            code.lines.append(f"call void %kernel(ptr {block}, i64 {p}, i64 {after})")
-            return []
-
-        blocks.loop("0", count, 1, (), instance)
-        return []
-
-    blocks.loop(low, high, 1, (), piece)
-    return walk("turns", code)
-
-
-def fetched(code: Code, block: str, index: int) -> str:
-    """A word of a block."""
-    return code.let(f"load i64, ptr {code.let(f'getelementptr i64, ptr {block}, i64 {index}')}")
-
-
-def instance_of(code: Code, j: str) -> str:
-    """The block of an instance."""
-    at = code.let(f"add i64 {code.let(f'mul i64 {j}, %length')}, 2")
-    return code.let(f"getelementptr i64, ptr %args, i64 {at}")
-
-
-def share(code: Code, total: str) -> tuple[str, str]:
-    """Where this worker's part of so many pieces begins and ends."""
-    let = code.let
-    following = let("add i64 %worker, 1")
-    low = let(f"udiv i64 {let(f'mul i64 {total}, %worker')}, %workers")
-    return low, let(f"udiv i64 {let(f'mul i64 {total}, {following}')}, %workers")
-
-
-def walk(name: str, code: Code) -> str:
-    """The function that calls a kernel on its pieces."""
-    body = "\n".join(code.lines)
-    return (
-        f"define internal void @{name}(ptr %args, i64 %worker, i64 %workers, ptr %kernel, "
-        f"i64 %length) noinline {{\nentry:\n{body}\nret void\n}}\n"
-    )

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import cache
 from weakref import WeakValueDictionary
 
 from adjoint.engine.backends.disk import store
-from adjoint.engine.backends.llvm.runtime import jit
+from adjoint.engine.backends.llvm.runtime import jit, piece_walks
 from adjoint.engine.backends.threads import present_threads
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state import forks
@@ -99,9 +100,9 @@ def _bring(
 
 
 def _module_text(texts: Iterable[Text]) -> str:
-    """A module of functions, with the declarations they need."""
-    texts = list(texts)
-    declarations = sorted({d for _, needed in texts for d in needed})
+    """A module of functions, with the declarations they need; what all share is not in it."""
+    texts, shared = list(texts), piece_walks.declarations()
+    declarations = sorted({shared.get(d, d) for _, needed in texts for d in needed})
     return "\n".join([*declarations, *(text for text, _ in texts)])
 
 
@@ -137,6 +138,13 @@ def _take(
 def _enter(
     module: str, code: bytes, names: list[str], functions: dict[str, NativeFunction]
 ) -> None:
-    library = jit.link(code)
+    library = jit.link(code, _shared()[1])
     for name in names:
         functions[name] = _loaded[name] = NativeFunction(library.address(name), library, module)
+
+
+@cache
+def _shared() -> tuple[jit.LinkedCode, Mapping[str, int]]:
+    """What modules call without having it, and its addresses."""
+    code = linked("piece_walks", piece_walks.module_text())
+    return code, {name: code.address(name) for name in code.names}
