@@ -19,7 +19,7 @@ from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.gpu.device_memory import POOLS
 from adjoint.engine.backends.array.gpu.driver import filling, word_of
 from adjoint.engine.backends.array.gpu.transfers import copy_across, is_pinned, pin, transfer
-from adjoint.engine.backends.array.memory.filling import fill
+from adjoint.engine.backends.array.memory.filling import copy, fill
 from adjoint.engine.backends.array.memory.strides import element_strides, span, strided
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.core.device import CPU, CURRENT_INDEX
@@ -43,7 +43,7 @@ Array = Any
 def copy_into(target: Array, source: Array) -> None:
     """Overwrite an array's elements."""
     if target.__class__ is source.__class__ is np.ndarray and source.dtype is target.dtype:
-        np.copyto(target, source)  # nothing is converted, so nothing is to be hushed
+        copy(target, source)  # nothing is converted, so nothing is to be hushed
         return
     if isinstance(target, np.ndarray) and target.__class__ not in DEVICE_LAYOUTS:
         if source.__class__ is int or source.__class__ is float:

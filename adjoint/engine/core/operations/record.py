@@ -291,6 +291,8 @@ class Hooks:
     )  # what `compile(backend=...)` loads, by name
     devices: dict[str, str] = field(default_factory=dict)  # what compiles programs on a device
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
+    fill_memory: Callable[..., None] = _unset  # by all workers: backends.llvm.program.moves
+    copy_memory: Callable[..., None] = _unset  # the same
     put_workers_first: Callable[[], None] = _unset  # NumPy's threads off: backends.threads
     fragments: Any = None  # what runs large eager operations: graph.eager.fragments
     straight: Any = None  # small operations made of many: graph.eager.straight

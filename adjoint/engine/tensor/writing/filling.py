@@ -122,8 +122,14 @@ def _without_repeats(target: Tensor) -> Tensor:
 
 
 def _fits(value: Any, target: Tensor) -> bool:
-    """Whether a number can be written to a tensor without a look at its dtype's range."""
-    return type(value) in (float, int) and -65504 <= value <= 65504 and target.dtype.is_inexact
+    """Whether a number can be written to a tensor as it is: it is in the range of its dtype."""
+    dtype, kind = target.dtype, type(value)
+    if dtype.is_inexact:
+        return kind in (float, int) and -65504 <= value <= 65504
+    if kind is not int or dtype is bool_:
+        return kind is bool and dtype is bool_
+    bits = 8 * dtype.itemsize - dtype.is_signed
+    return -(1 << bits) * dtype.is_signed <= value < 1 << bits
 
 
 def _zeros(target: Tensor) -> Tensor:

@@ -25,6 +25,8 @@ from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.strides import lane_strides
 from adjoint.engine.tensor.tensor import NO_GRAD, Tensor, alias_with_history, root_of, symbolic
 
+SHARED = 1 << 17  # bytes from which on `copy_into` has all cores write them
+
 
 def assign(name: str, target: Tensor, value: Tensor) -> Tensor:
     """Write an operation's result into `target`, after checking that it fits."""
@@ -63,8 +65,8 @@ def update(
     if not result._requires_grad:
         into, array = direct_array(target), result._array
         if into is not None and array.shape == into.shape and _fits(array, into):
-            if into.__class__ is ndarray and into.flags.c_contiguous:
-                into[...] = array
+            if into.__class__ is ndarray and into.flags.c_contiguous and into.nbytes < SHARED:
+                into[...] = array  # sooner, where one core writes it
             else:
                 HOOKS.array.copy_into(into, array)
             target._storage.version += 1

@@ -1,4 +1,8 @@
-"""One value in all elements of an array in the CPU's memory."""
+"""Arrays in the CPU's memory overwritten: by one value in all elements, or by another's elements.
+
+Large ones that lie in one piece are moved by all workers (`backends.llvm.program.moves`), once a
+compiler is loaded, or so much was moved that it would have paid to load one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,36 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.core.operations.record import HOOKS
+
 BLOCK, MANY = 1 << 15, 1 << 16  # bytes: of a block, and that are worth the calls
+SHARED = 1 << 17  # bytes that are worth more than one worker
+LOADED = 1 << 28  # bytes that take one core as long as to load a compiler
+WIDTHS = frozenset({1, 2, 4, 8, 16})  # bytes of elements of which so many make up a pattern
+
+_moved = 0  # bytes of arrays that would have been shared
+
+
+def is_shared(target: Any) -> bool:
+    """Whether workers are at hand for a large array, or worth being loaded by now."""
+    global _moved
+    if HOOKS.guard is None and _moved < LOADED:
+        _moved += target.nbytes
+        return False
+    return True
+
+
+def address_of(array: Any) -> int:
+    """Where the elements of an array begin."""
+    return int(array.ctypes.data if HOOKS.address is None else HOOKS.address(array))
+
+
+def in_one_piece(array: Any) -> bool:
+    """Whether elements lie side by side, in whatever order of dimensions."""
+    if array.flags.c_contiguous or array.flags.f_contiguous:
+        return True
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    return bool(array.transpose(order).flags.c_contiguous)
 
 
 def fill(target: Any, value: Any) -> None:
@@ -17,6 +50,10 @@ def fill(target: Any, value: Any) -> None:
     """
     one = np.empty((), target.dtype)
     np.copyto(one, value, casting="unsafe")
+    large = target.nbytes >= SHARED and one.itemsize in WIDTHS and target.flags.writeable
+    if large and in_one_piece(target) and is_shared(target):
+        HOOKS.fill_memory(address_of(target), target.nbytes, one.tobytes())
+        return
     if target.dtype.kind == "V" and target.dtype.names is None:
         words = f"u{target.dtype.itemsize}"
         target, one = target.view(words), one.view(words)
@@ -32,3 +69,15 @@ def fill(target: Any, value: Any) -> None:
     whole = line.size - line.size % block.size
     line[:whole].reshape(-1, block.size)[...] = block
     line[whole:] = one
+
+
+def copy(target: Any, source: Any) -> None:
+    """Overwrite all elements by those of an array of the same dtype, as `numpy.copyto` does."""
+    size = target.nbytes
+    if size >= SHARED and target.shape == source.shape and target.strides == source.strides:
+        to, given = address_of(target), address_of(source)
+        apart = abs(to - given) >= size
+        if apart and target.flags.writeable and in_one_piece(target) and is_shared(target):
+            HOOKS.copy_memory(to, given, size)
+            return
+    np.copyto(target, source)

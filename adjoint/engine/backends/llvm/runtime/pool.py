@@ -126,7 +126,7 @@ class WorkerThreads:
         now and then, and Python can raise KeyboardInterrupt.
         """
         if workers > 1:
-            workers = min(workers, threads.get_num_threads(), shared_words.MAX_WORKERS)
+            workers = min(workers, threads.present_threads(), shared_words.MAX_WORKERS)
         status: int = self._run(self.address, table, count, workers, 0)
         if status in _AGAIN:
             status = self._go_on(self._run, status, table, count, workers)

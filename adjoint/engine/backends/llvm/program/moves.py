@@ -1,0 +1,146 @@
+"""Memory in one piece filled or copied by all workers: each takes an equal part of it.
+
+One core writes about half of what two can. Both kernels only move bytes, so what they leave behind
+is what one thread would.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from functools import cache
+
+from adjoint.engine.backends.llvm.runtime import library
+from adjoint.engine.backends.llvm.runtime.jit import LinkedCode
+from adjoint.engine.backends.llvm.runtime.pool import DriverStep, DriverTable, the_pool
+from adjoint.engine.backends.threads import present_threads
+
+PART = 1 << 16  # bytes that are worth a worker: handing it a part takes some microseconds
+LINE = 64  # parts begin at multiples of it, so that each begins with a whole pattern
+PATTERN = 16  # bytes that are written again and again
+
+# Words: where to, how many bytes, where from (a copy), one byte or -1 (a fill), the pattern.
+_TEXT = f"""
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define internal {{ ptr, i64, i64 }} @part(ptr %words, i64 %worker, i64 %workers) {{
+  %to = load ptr, ptr %words
+  %bytes.p = getelementptr i64, ptr %words, i64 1
+  %bytes = load i64, ptr %bytes.p
+  %each = udiv i64 %bytes, %workers
+  %next = add i64 %each, {LINE}
+  %whole = and i64 %next, -{LINE}
+  %reached = mul i64 %whole, %worker
+  %beyond = icmp ugt i64 %reached, %bytes
+  %begin = select i1 %beyond, i64 %bytes, i64 %reached
+  %left = sub i64 %bytes, %begin
+  %short = icmp ult i64 %left, %whole
+  %size = select i1 %short, i64 %left, i64 %whole
+  %at = getelementptr i8, ptr %to, i64 %begin
+  %a = insertvalue {{ ptr, i64, i64 }} poison, ptr %at, 0
+  %b = insertvalue {{ ptr, i64, i64 }} %a, i64 %size, 1
+  %c = insertvalue {{ ptr, i64, i64 }} %b, i64 %begin, 2
+  ret {{ ptr, i64, i64 }} %c
+}}
+
+define void @copy(ptr %words, i64 %worker, i64 %workers) {{
+  %part = call {{ ptr, i64, i64 }} @part(ptr %words, i64 %worker, i64 %workers)
+  %to = extractvalue {{ ptr, i64, i64 }} %part, 0
+  %size = extractvalue {{ ptr, i64, i64 }} %part, 1
+  %begin = extractvalue {{ ptr, i64, i64 }} %part, 2
+  %from.p = getelementptr i64, ptr %words, i64 2
+  %from = load ptr, ptr %from.p
+  %source = getelementptr i8, ptr %from, i64 %begin
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %source, i64 %size, i1 false)
+  ret void
+}}
+
+define void @fill(ptr %words, i64 %worker, i64 %workers) {{
+entry:
+  %part = call {{ ptr, i64, i64 }} @part(ptr %words, i64 %worker, i64 %workers)
+  %to = extractvalue {{ ptr, i64, i64 }} %part, 0
+  %size = extractvalue {{ ptr, i64, i64 }} %part, 1
+  %one.p = getelementptr i64, ptr %words, i64 2
+  %one = load i64, ptr %one.p
+  %pattern.p = getelementptr i64, ptr %words, i64 3
+  %alike = icmp sge i64 %one, 0
+  br i1 %alike, label %bytes, label %lines
+bytes:
+  %byte = trunc i64 %one to i8
+  call void @llvm.memset.p0.i64(ptr %to, i8 %byte, i64 %size, i1 false)
+  ret void
+lines:
+  %pattern = load <2 x i64>, ptr %pattern.p, align 8
+  %last = and i64 %size, -{LINE}
+  br label %line
+line:
+  %i = phi i64 [0, %lines], [%i1, %write]
+  %more = icmp ult i64 %i, %last
+  br i1 %more, label %write, label %rest
+write:
+  %p0 = getelementptr i8, ptr %to, i64 %i
+  %p1 = getelementptr i8, ptr %p0, i64 {PATTERN}
+  %p2 = getelementptr i8, ptr %p0, i64 {2 * PATTERN}
+  %p3 = getelementptr i8, ptr %p0, i64 {3 * PATTERN}
+  store <2 x i64> %pattern, ptr %p0, align 1
+  store <2 x i64> %pattern, ptr %p1, align 1
+  store <2 x i64> %pattern, ptr %p2, align 1
+  store <2 x i64> %pattern, ptr %p3, align 1
+  %i1 = add i64 %i, {LINE}
+  br label %line
+rest:
+  %j = phi i64 [%last, %line], [%j1, %single]
+  %some = icmp ult i64 %j, %size
+  br i1 %some, label %single, label %end
+single:
+  %within = and i64 %j, {PATTERN - 1}
+  %b.p = getelementptr i8, ptr %pattern.p, i64 %within
+  %b = load i8, ptr %b.p
+  %q = getelementptr i8, ptr %to, i64 %j
+  store i8 %b, ptr %q
+  %j1 = add i64 %j, 1
+  br label %rest
+end:
+  ret void
+}}
+"""
+
+
+class Moves(threading.local):
+    """The two kernels with argument words of one thread's own: a call lets go of the GIL."""
+
+    def __init__(self) -> None:
+        self.words = array("q", [0] * 5)
+        code, where = _code(), self.words.buffer_info()[0]
+        self.fill = DriverTable([DriverStep(code.address("fill"), where)])
+        self.copy = DriverTable([DriverStep(code.address("copy"), where)])
+
+    def run(self, table: DriverTable, size: int) -> None:
+        """Walk one of the tables with as many workers as its bytes are worth."""
+        workers = max(1, min(present_threads(), size // PART))
+        the_pool().run(table.address, table.count, workers)
+
+
+@cache
+def _code() -> LinkedCode:
+    return library.linked("moves", _TEXT)
+
+
+_moves = Moves()
+
+
+def fill_memory(address: int, size: int, element: bytes) -> None:
+    """Write the bytes of one element, whose number divides 16, again and again."""
+    words = _moves.words
+    words[0], words[1] = address, size
+    words[2] = element[0] if element.count(element[:1]) == len(element) else -1
+    words[3:5] = array("q", element * (PATTERN // len(element)))
+    _moves.run(_moves.fill, size)
+
+
+def copy_memory(to: int, given: int, size: int) -> None:
+    """Copy bytes to where others are."""
+    words = _moves.words
+    words[0], words[1], words[2] = to, size, given
+    _moves.run(_moves.copy, size)

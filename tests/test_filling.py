@@ -1,0 +1,100 @@
+"""Large fills and copies by all workers, against NumPy's on one thread."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.engine.backends.array.memory import filling
+from adjoint.engine.backends.llvm.program.moves import copy_memory, fill_memory
+
+GUARD = 128  # bytes before and after, which must stay as they are
+
+
+@pytest.fixture(params=[1, 2, 5])
+def workers(request: pytest.FixtureRequest) -> Iterator[int]:
+    """How many threads there may be."""
+    before = ad.get_num_threads()
+    ad.set_num_threads(request.param)
+    yield request.param
+    ad.set_num_threads(before)
+
+
+def test_every_byte_and_no_other_is_written(workers: int) -> None:
+    rng = np.random.default_rng(7)
+    for width in (1, 2, 4, 8, 16):
+        for count in (0, 1, 3, 67, (1 << 19) // width, (1 << 19) // width + 5):
+            element, size, first = rng.bytes(width), width * count, int(rng.integers(GUARD))
+            if count % 2:
+                element = element[:1] * width  # written as bytes
+            memory = rng.integers(0, 256, size + 2 * GUARD, dtype=np.uint8)
+            wanted = memory.copy()
+            wanted[first : first + size] = np.frombuffer(element * count, np.uint8)
+            fill_memory(memory.ctypes.data + first, size, element)
+            assert np.array_equal(memory, wanted), (width, count)
+            source = rng.integers(0, 256, size + GUARD, dtype=np.uint8)
+            shift = int(rng.integers(GUARD))
+            wanted[first : first + size] = source[shift : shift + size]
+            copy_memory(memory.ctypes.data + first, source.ctypes.data + shift, size)
+            assert np.array_equal(memory, wanted), (width, count)
+
+
+LAYOUTS = {
+    "rows": lambda x: x,
+    "columns": lambda x: x.transpose(0, 1),
+    "other order": lambda x: x.reshape(16, -1, 32).permute(2, 0, 1),
+    "not from the start": lambda x: x[3:],
+    "apart": lambda x: x[:, 1:],
+    "every second": lambda x: x[::2],
+    "repeated": lambda x: x[:1].expand(512, x.shape[1]),
+}
+DTYPES = {
+    ad.float32: 2.5, ad.float64: -0.0, ad.bfloat16: 0, ad.float16: 1.5, ad.int64: -(1 << 62),
+    ad.int8: -7, ad.uint8: 200, ad.bool: True, ad.complex64: 3, ad.complex128: 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_large_tensors_are_overwritten_where_they_lie(
+    layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a view does not show keeps its elements, whoever has loaded a compiler before."""
+    monkeypatch.setattr(filling, "_moved", filling.LOADED)
+    window = LAYOUTS[layout]
+    numbers = np.arange(512 * 288).reshape(512, 288)
+    places = window(ad.from_numpy(numbers)).numpy()
+    for dtype, value in DTYPES.items():
+        whole, other = ad.empty(512, 288, dtype=dtype), ad.empty(512, 288, dtype=dtype)
+        array, source = whole.numpy(), other.numpy()
+        source[...] = numbers % 7
+        new = {"fill_": np.array(value).astype(array.dtype), "zero_": np.zeros((), array.dtype)}
+        for write in ("fill_", "zero_", "copy_"):
+            if write == "copy_" and layout == "repeated":
+                continue  # which only one value may do
+            array[...] = numbers % 99
+            wanted = array.copy()
+            wanted.reshape(-1)[places] = new.get(write, source.reshape(-1)[places])
+            given = {"fill_": (value,), "zero_": (), "copy_": (window(other),)}[write]
+            getattr(window(whole), write)(*given)
+            assert array.tobytes() == wanted.tobytes(), (dtype, write)
+        made = ad.full((1 << 17,), value, dtype=dtype).numpy()
+        assert made.tobytes() == new["fill_"].tobytes() * len(made)
+
+
+def test_copies_that_overlap_are_those_of_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filling, "_moved", filling.LOADED)
+    x = ad.arange(1 << 17)
+    wanted = x[:-9].clone()
+    x[9:].copy_(x[:-9])
+    assert x[9:].equal(wanted)
+
+
+def test_arrays_that_may_not_be_written_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filling, "_moved", filling.LOADED)
+    array = np.arange(1 << 17)
+    array.setflags(write=False)
+    for write in (filling.fill, filling.copy):
+        with pytest.raises(ValueError, match="read-only"):
+            write(array, 1 if write is filling.fill else np.ones_like(array))
+    assert np.array_equal(array, np.arange(1 << 17))
