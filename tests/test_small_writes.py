@@ -142,6 +142,10 @@ WRITES: dict[str, Write] = {
     "out that is turned": lambda x, y: ad.maximum(y.T, y.T, out=x.T),
     "out that is expanded": lambda x, y: ad.exp(y, out=x[:1].expand(*y.shape)),
     "out of nothing": lambda x, y: ad.exp(y, out=None),
+    "out of a join": lambda x, y: ad.cat([y[:1], y[1:]], out=x),
+    "out of a join of its own": lambda x, y: ad.cat([x[1:], x[:1]], out=x),
+    "out of another operand's shape": lambda x, y: ad.add(x[0], y, out=x[0]),
+    "out of a product with itself": lambda x, y: ad.matmul(x, x.T @ x, out=x),
     "expanded": lambda x, y: x[:1].expand(3, x.shape[1]).add_(1),
     "expanded and filled": lambda x, y: x[:1].expand(3, x.shape[1]).fill_(4.0),
 }  # fmt: skip

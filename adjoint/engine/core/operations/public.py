@@ -164,8 +164,11 @@ def _adapted(
     kinds = fn.__annotations__ if checked else {}
     wanted = [name for name, kind in kinds.items() if kind == "Tensor" and name != "return"]
     typed = "dtype" in names
+    into = None
     if small is not None:
         small.may_write = "inplace" in names
+        if out and small.on_cpu and small.off_tape and not (small.draws or small.creates):
+            into = SmallCalls(base, into=True)
     if base in QUESTIONS or not (
         renames or policies or out or checked or typed or small or base in SCALED
     ):
@@ -224,10 +227,12 @@ def _adapted(
                 target = kwargs.pop("out", None)
                 if base in ACCUMULATED and is_tensor(target) and kwargs.get("dtype") is None:
                     kwargs["dtype"] = target.dtype
-                if small is not None and is_written_small(small, target, kwargs):
-                    result = call_small(small, variant, args, kwargs)
-                    if result is not None:
-                        return HOOKS.assign_out(fn.__name__, target, result)
+                if (
+                    into is not None
+                    and isinstance(target, TensorBase)
+                    and put_small(into, fn, target, args, kwargs)
+                ):
+                    return target
         try:
             if policies is None or CONTEXT.autocast is None:
                 result = fn(*args, **kwargs)
@@ -245,7 +250,10 @@ def _adapted(
                     return variant(*written[0], **written[1])
                 raise
             raise (_no_tensor(fn, wanted, args, kwargs) or error) from None
-        return result if target is None else HOOKS.assign_out(fn.__name__, target, result)
+        if target is None:
+            return result
+        exact = kwargs.get("dtype") is not None
+        return HOOKS.assign_out(base, target, result, (*args, *kwargs.values()), exact=exact)
 
     return variant
 
@@ -258,19 +266,6 @@ HERE = (None, "cpu", CPU)  # the same, as it is asked for
 def writes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a function that has `inplace` may be asked to write to its argument."""
     return bool(kwargs.get("inplace")) or any(x is True for x in args)
-
-
-def is_written_small(small: SmallCalls, target: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether what is put into `out=` may come from a program: of arguments, new, on the CPU."""
-    return (
-        small.on_cpu
-        and small.off_tape
-        and not (small.draws or small.creates or small.may_write)
-        and isinstance(target, TensorBase)
-        and target._array.__class__ is ndarray  # type: ignore[attr-defined]
-        and "device" not in kwargs
-        and may_be_small(target)
-    )
 
 
 def may_be_small(x: Any) -> bool:
@@ -439,10 +434,38 @@ def write_small(
         Rows that fail, fail before anything is written. A program without rows gives a tensor,
         which is copied here.
     """
+    operands = (target, *args)
+    return written_small(small, target, operands, kwargs, lambda: fn(*operands, **kwargs))
+
+
+def put_small(
+    small: SmallCalls, fn: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Whether a program of a function put what it gives into `out=`, given as one more operand.
+
+    It reads no element of it. What else shares its memory is left to `assign_out`, which has more
+    to ask than a program.
+    """
+    storage, operands = target._storage, joined(small, args)
+    for x in operands:
+        if isinstance(x, TensorBase) and x._storage is storage and x is not target:  # type: ignore[attr-defined]
+            return False
+    if "device" in kwargs or any(isinstance(x, TensorBase) for x in kwargs.values()):
+        return False
+    return written_small(small, target, (target, *operands), kwargs, lambda: fn(*args, **kwargs))
+
+
+def written_small(
+    small: SmallCalls,
+    target: Any,
+    operands: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    call: Callable[[], Any],
+) -> bool:
+    """Whether a program wrote to its first operand what `call` gives (Note [small writes])."""
     array, storage = target._array, target._storage
     if array.__class__ is not ndarray or not CONTEXT.plain or LISTENERS or OVERRIDES.active:
         return False
-    operands = (target, *args)
     if small.small and storage.version >= 0 and array.flags.writeable:
         try:
             written = HOOKS.meet_into_small(small.small, operands, kwargs, CONTEXT.grad_enabled)
@@ -455,7 +478,7 @@ def write_small(
             return True
     small.seen += 1
     if not small.seen % EVERY:
-        HOOKS.note_call(small, operands, kwargs, lambda: fn(*operands, **kwargs))
+        HOOKS.note_call(small, operands, kwargs, call)
     return False
 
 

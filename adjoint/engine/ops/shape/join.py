@@ -7,8 +7,7 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import can_cast
-from adjoint.engine.core.errors import DeviceError, DTypeTypeError, ShapeError, warn_user
+from adjoint.engine.core.errors import DeviceError, ShapeError, warn_user
 from adjoint.engine.core.operations.families import device_of, linear
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -136,8 +135,8 @@ def _cat(tensors: Any, dim: int) -> Tensor:
     return CAT(*many, dim=wrap_dim("cat", dim, many[0].ndim))
 
 
-@public(aliases=("concat",))
-def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
+@public(out=True, aliases=("concat",))
+def cat(tensors: Any, dim: int = 0) -> Tensor:
     """Join tensors along an existing dimension.
 
     >>> import adjoint as ad
@@ -145,21 +144,13 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     tensor([[0., 0.],
             [1., 1.]])
     """
-    joined = _cat(tensors, dim)
-    if out is None:
-        return joined
-    if not can_cast(joined.dtype, out.dtype):
-        raise DTypeTypeError(
-            f"cat: input types ({joined.dtype.name}) can't be cast to the desired output type "
-            f"{out.dtype.name}"
-        )
-    return HOOKS.assign_out("cat", out, joined)
+    return _cat(tensors, dim)
 
 
-@public()
-def concatenate(tensors: Any, dim: int = 0, axis: int | None = None, *, out: Any = None) -> Tensor:
+@public(out=True)
+def concatenate(tensors: Any, dim: int = 0, axis: int | None = None) -> Tensor:
     """`cat`; `axis` is NumPy's name of `dim`."""
-    return cat(tensors, dim if axis is None else axis, out=out)
+    return _cat(tensors, dim if axis is None else axis)
 
 
 @public(out=True)
