@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.autodiff.tape import flags
+from adjoint.engine.tensor import chains, tensor
 
 
 def matrix() -> Any:
@@ -191,3 +194,91 @@ def test_as_strided_stays_inside_its_storage() -> None:
     with pytest.raises(RuntimeError, match="out of bounds"):
         ad.zeros(4).as_strided((3,), (2,))
     assert ad.arange(6.0)[4:].as_strided((2,), (1,), 1).tolist() == [1, 2]
+
+
+# -- long chains ----------------------------------------------------------------------------------
+
+
+def some_view(rng: random.Random, shape: tuple[int, ...]) -> Callable[[Any], Any]:
+    """A view that tensors and arrays of a shape have, of those that often lead back."""
+    rank = len(shape)
+    if rank > 4:
+        return lambda x: x[(slice(None),) * (rank - 1) + (0,)]
+    order, dim = rng.sample(range(rank), rank), rng.randrange(rank + 1)
+    index = tuple(slice(int(n > 1 and rng.random() < 0.1), n) for n in shape)
+    choices: list[Callable[[Any], Any]] = [
+        lambda x: x.permute(*order) if isinstance(x, ad.Tensor) else x.transpose(order),
+        lambda x: x[index],
+        lambda x: x[(slice(None),) * dim + (None,)],
+        lambda x: x.swapaxes(0, rank - 1),
+        lambda x: x.reshape(shape[0], -1).reshape(shape) if contiguous(x) else x[:],
+    ]
+    ones = [d for d, n in enumerate(shape) if n == 1]
+    if ones and rank > 1:
+        squeezed = rng.choice(ones)
+        choices += [lambda x: x.squeeze(squeezed)] * 3
+    return rng.choice(choices)
+
+
+def contiguous(x: Any) -> bool:
+    """Whether elements lie in one piece, row by row."""
+    return bool(x.is_contiguous() if isinstance(x, ad.Tensor) else x.flags.c_contiguous)
+
+
+def followed(seed: int, x: Any) -> Any:
+    """A random walk of views with writes here and there; `x` is a tensor or an array."""
+    rng = random.Random(seed)
+    seen = x
+    for step in range(60):
+        seen = some_view(rng, tuple(seen.shape))(seen)
+        if step % 7 == 3:
+            seen *= 1.5
+        if step % 11 == 5:
+            seen[..., :1] = seen[..., -1:] + step
+        if step % 13 == 9 and isinstance(seen, ad.Tensor) and not seen.requires_grad:
+            seen = seen.detach()
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_chains_of_views_are_shortened_without_a_trace(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elements as NumPy has them, gradients as with all links, whatever is left out."""
+    array = np.arange(24, dtype=np.float64).reshape(2, 3, 4) / 8
+    lengths, gradients = [], []
+    for long, many in ((1 << 30, 1 << 30), (2, 4), (2, 16)):
+        for module in (tensor, flags):
+            monkeypatch.setattr(module, "LONG", long)
+        monkeypatch.setattr(chains, "MANY", many)
+        want, x = array.copy(), ad.tensor(array)
+        shown, seen = followed(seed, want), followed(seed, x)
+        assert np.array_equal(x.numpy(), want)
+        assert np.array_equal(seen.numpy(), shown)
+        assert seen.data_ptr() - x.data_ptr() == shown.ctypes.data - want.ctypes.data
+        lengths.append(len(seen._chain))
+        leaf = ad.tensor(array, requires_grad=True)
+        base = leaf * 2
+        seen = followed(seed, base)
+        (seen * seen.detach()).sum().backward(retain_graph=True)
+        (base * base).sum().backward()
+        gradients.append(leaf.grad.numpy())
+        assert np.array_equal(seen.detach().numpy() * 0.5, followed(seed, array * 2) * 0.5)
+    assert lengths[0] > lengths[1]
+    for other in gradients[1:]:
+        np.testing.assert_array_equal(other, gradients[0])
+
+
+def test_views_in_a_loop_stay_few_links_away() -> None:
+    x = ad.arange(12).reshape(3, 4)
+    seen, changed, part = x, x.clone(), ad.arange(500)
+    for _ in range(200):
+        seen = seen.t().detach()
+        changed.t_()
+        part = part[1:]
+    assert max(len(t._chain) for t in (seen, changed, part)) < 64
+    assert seen.equal(x)
+    assert changed.equal(x)
+    assert part.equal(ad.arange(200, 500))
+    seen.mul_(2)
+    assert x.equal(ad.arange(12).reshape(3, 4) * 2)

@@ -328,12 +328,17 @@ def wrap_places(arrays: Sequence[Any], places: Iterable[int]) -> list[Tensor]:
     return wrap_all([arrays[k] for k in places])
 
 
+LONG = 16  # links of a chain of views, from which on fewer are looked for (Note [long chains])
+
+
 def window(source: Tensor, array: Any, record: Any, params: dict[str, Any]) -> Tensor:
     """A view: `array` shows part of `source`'s storage, through one more view operation."""
     t = _new(Tensor)
     t._array = array
     t._storage = source._storage
-    t._chain = (*source._chain, (record, params))
+    t._chain = chain = (*source._chain, (record, params))
+    if len(chain) >= LONG:
+        t._chain = HOOKS.shortened(source, array, chain)
     t._base = None
     t._requires_grad = False
     t._node = None

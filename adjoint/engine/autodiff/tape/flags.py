@@ -6,10 +6,11 @@ from typing import Any
 
 from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.public import method, prop, public
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.storage import Storage
-from adjoint.engine.tensor.tensor import Tensor, alias_noted, sync_view
+from adjoint.engine.tensor.tensor import LONG, Tensor, alias_noted, sync_view
 
 
 @method
@@ -47,7 +48,10 @@ def detach(input: Tensor) -> Tensor:
         return CONTEXT.capture.detach(input)
     if CONTEXT.levels and input._storage.level is not None:
         return input._storage.level.detach(input)
-    return alias_noted(input)
+    out = alias_noted(input)
+    if len(out._chain) >= LONG:
+        out._chain = HOOKS.shortened(input, out._array, out._chain, detached=True)
+    return out
 
 
 @public(method=True, name="detach_")
