@@ -116,3 +116,26 @@ def test_indices_of_triangles(lower: bool) -> None:
 def test_indices_of_a_large_triangle() -> None:
     found = _native(lambda: ad.triu_indices(3001, 2003, -7, dtype=ad.int32))
     np.testing.assert_array_equal(found, np.stack(np.triu_indices(3001, -7, 2003)))
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64, ad.bfloat16, ad.float16, ad.int64])
+def test_one_place_of_every_line(dtype: Any, accumulate: bool) -> None:
+    # Lines as long as registers and longer: the place is before, in and behind the lanes.
+    rng = np.random.default_rng(0)
+
+    def scattered(x: Any, y: Any, index: Any, dim: int) -> Any:
+        for base in (ad.zeros_like(x), x * 2):
+            scatter = base.scatter_add if accumulate else base.scatter
+            yield scatter(dim, index, y)
+
+    compiled = ad.compile(lambda *args: [*scattered(*args)])
+    for (rows, columns), dim in (((5, 37), 1), ((64, 3), 0), ((2, 200), 1), ((70, 33), 0)):
+        shape = (1, columns) if dim == 0 else (rows, 1)
+        x, y = rng.integers(-9, 9, (rows, columns)), rng.integers(1, 9, shape)
+        index = rng.integers(0, (rows, columns)[dim], shape)
+        found = compiled(ad.tensor(x).to(dtype), ad.tensor(y).to(dtype), ad.tensor(index), dim)
+        for base, got in zip((x * 0, x * 2), found, strict=True):
+            before = np.take_along_axis(base, index, dim)
+            np.put_along_axis(base, index, y + before * accumulate, dim)
+            np.testing.assert_array_equal(got.to(ad.int64).numpy(), base)

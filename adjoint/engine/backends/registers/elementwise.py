@@ -97,7 +97,18 @@ def to_memory(x: V, dtype: DType) -> V:
         return word
     if dtype is dt.float16:
         return half_bits.float16_bits(x)
-    return half_bits.bfloat16_bits(x) if dtype is dt.bfloat16 else x
+    if dtype is not dt.bfloat16:
+        return x
+    return half_bits.upper_half(x) if _is_exact(x) else half_bits.bfloat16_bits(x)
+
+
+def _is_exact(x: V | Number) -> bool:
+    """Whether a value is known to be a bfloat16: a number that is one, or a word of memory."""
+    if not isinstance(x, V):
+        return half_bits.is_bfloat16(x)
+    if x.number is not None:
+        return half_bits.is_bfloat16(x.number)
+    return x.code.words.get(x.ref, ("",))[0] == dt.bfloat16.name
 
 
 # Their results are halves where all that they take are.
@@ -111,10 +122,8 @@ def round_result(name: str, x: V, operands: Sequence[V | Number], dtype: DType) 
     """
     if dtype is not dt.bfloat16 or name not in KEEP_HALVES or x.kind != "f32":
         return round_to(x, dtype)
-    for given in operands[name == "where" :]:  # not its condition
-        known = isinstance(given, V) and given.code.words.get(given.ref, ("",))[0] == dtype.name
-        if not (known or (not isinstance(given, V) and half_bits.is_bfloat16(given))):
-            return round_to(x, dtype)
+    if not all(map(_is_exact, operands[name == "where" :])):  # not its condition
+        return round_to(x, dtype)
     x.code.words[x.ref] = (dtype.name, half_bits.upper_half(x))
     return x
 
@@ -132,6 +141,8 @@ def cast(x: V, old: DType, new: DType) -> V:
 
 def round_to(x: V, dtype: DType) -> V:
     """A float32 rounded to what a half can hold."""
+    if dtype is dt.bfloat16 and _is_exact(x):
+        return x
     return from_memory(to_memory(x, dtype), dtype) if dtype.is_half else x
 
 

@@ -143,14 +143,12 @@ class Code:
             return V(self, f"splat ({_TYPES[x.kind][0]} {x.ref})", x.kind, lanes, x.number)
         vector = type_text(x.kind, lanes)
         first = self.let(f"insertelement {vector} poison, {x.type} {x.ref}, i64 0")
-        return V(
-            self,
-            self.let(
-                f"shufflevector {vector} {first}, {vector} poison, <{lanes} x i32> zeroinitializer"
-            ),
-            x.kind,
-            lanes,
-        )
+        every = f"shufflevector {vector} {first}, {vector} poison, <{lanes} x i32> zeroinitializer"
+        result = V(self, self.let(every), x.kind, lanes)
+        if x.ref in self.words:
+            dtype, word = self.words[x.ref]
+            self.words[result.ref] = (dtype, self.splat(word, lanes))
+        return result
 
     def call(self, name: str, result: str, *operands: V) -> V:
         """An overloaded intrinsic, `llvm.NAME.<type>`, whose result has a kind."""

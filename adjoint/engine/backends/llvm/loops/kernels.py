@@ -23,7 +23,7 @@ from adjoint.engine.backends.llvm.runtime.piece_walks import pieces_text, turns_
 from adjoint.engine.backends.registers.elementwise import round_result, round_to
 from adjoint.engine.backends.registers.math.exponential import exp_of_negative
 from adjoint.engine.backends.registers.operations import KIND, combine, lower, random_sample
-from adjoint.engine.backends.registers.vector import Code, V, select
+from adjoint.engine.backends.registers.vector import Code, V, select, width
 from adjoint.engine.compiler.loops.ir import (
     HOST,
     INDEX,
@@ -350,16 +350,37 @@ class LoopEmitter:
         op, code = self.form.ops[k], self.code
         params = dict(op.params)
         kind = KIND[op.dtype][0]
-        x, y, index, here = (
-            self.get(a, env, lanes, where, stage) if tag == "v" else code.const(a, kind, lanes)
-            for tag, a in op.args
-        )
-        index = index.convert("i64")
-        self.access.in_bounds(index, self.access.word["extent", k, 0], k, 0, wrap=False)
-        new = y.convert(kind)
+        given = [
+            self.get(a, env, lanes, where, stage) if tag == "v" else a for tag, a in op.args[:2]
+        ]
+        x, y = (a.convert(kind) if isinstance(a, V) else code.const(a, kind, lanes) for a in given)
         if params["accumulate"]:
-            new = x + new if kind != "i1" else x | new
-        return rounded(select(index.eq(here), new, x.convert(kind)), op.dtype)
+            new = x + y if kind != "i1" else x | y
+            return rounded(select(self.chosen(k, env, lanes, where, stage), new, x), op.dtype)
+        out = select(self.chosen(k, env, lanes, where, stage), y, x)
+        return round_result("where", out, [out, *given], named(op.dtype))
+
+    def chosen(self, k: int, env: Env, lanes: int, where: dict[int, str], stage: int) -> V:
+        """In which lanes the place is that the index of a scatter names."""
+        op, code = self.form.ops[k], self.code
+        (tag, index), (_, here) = op.args[2:]
+        r = self.form.ops[here].args[0][1]
+        neighbours = lanes > 1 and self.vector in where and self.form.refs[r][1][self.vector] == 1
+        # One index for all lanes, which are neighbours: how far it is from the first of them is
+        # computed in one lane, and fits into lanes as narrow as what is written.
+        narrow = neighbours and tag == "v" and self.uniform(index)
+        wanted = env.single(index) if narrow and isinstance(env, LaneScope) else None
+        if wanted is None and tag == "v":
+            wanted = self.get(index, {} if narrow else env, 1 if narrow else lanes, where, stage)
+        wanted = (wanted or code.const(index, "i64", lanes)).convert("i64")
+        self.access.in_bounds(wanted, self.access.word["extent", k, 0], k, 0, wrap=False)
+        if not narrow:
+            return wanted.eq(self.get(here, env, lanes, where, stage))
+        away = (wanted - self.access.coordinate(r, where, 1)).bitcast("u64")
+        small = f"u{max(8, width(KIND[op.dtype][0]))}"
+        return code.splat(select(away < lanes, away, lanes).convert(small), lanes).eq(
+            code.iota(small, lanes)
+        )
 
 
 def rounded(x: V, dtype: str) -> V:

@@ -46,6 +46,12 @@ class LaneScope(Env):
             value = self[k] = value.code.splat(value, self.lanes)
         return value
 
+    def single(self, k: int) -> V | None:
+        """A value that was made outside in one lane, as it is there."""
+        outside = self.outside
+        value = outside.single(k) if isinstance(outside, LaneScope) else outside.get(k)
+        return value if value is not None and value.lanes == 1 else None
+
 
 class LoopNest:
     """Writes one loop nest over the inner dimensions at one outer place."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from adjoint.engine.backends.llvm.loops.column_sums import sums_columns
 from adjoint.engine.backends.llvm.runtime.piece_walks import PIECES
-from adjoint.engine.compiler.loops.ir import LOAD, Form
+from adjoint.engine.compiler.loops.ir import INDEX, LOAD, Form, Op
 from adjoint.engine.core.dtype import named
 from adjoint.engine.ops.random.random import word_bits
 
@@ -56,7 +56,15 @@ def lanes_of(form: Form) -> int:
     # What reduces columns reads a little of every row: take much of it at a time.
     if form.inner and not form.rows and len(form.ops) <= 4 and not sums_columns(form):
         return 16 if any(op.dtype in wide for op in form.ops) else 32
-    return 8 if any(op.dtype in wide or op.compute in wide for op in form.ops) else 16
+    ops = [op for op in form.ops if not _in_one_lane(form, op, last)]
+    return 8 if any(op.dtype in wide or op.compute in wide for op in ops) else 16
+
+
+def _in_one_lane(form: Form, op: Op, last: int) -> bool:
+    """Whether an index, or the place that a scatter compares it with, takes no lanes."""
+    if op.kind not in (LOAD, INDEX) or all(other.name != "scatter" for other in form.ops):
+        return False
+    return op.kind == INDEX or (len(op.args) == 1 and not form.refs[op.args[0][1]][1][last])
 
 
 # Blocks of Philox at a time: a round waits for the one before it, so that fewer leave the processor

@@ -83,10 +83,9 @@ def _nll_vjp(
     log_p = widen(x)
     picks, scale = _parts("nll_loss", log_p, target, weight, ignore)
     dim = _class_dim(x)
-    shares = -_shares(g, scale, reduction).unsqueeze(dim)
-    none = shares.new_zeros(x.shape)
-    out = SCATTER(none, shares, picks, dim=dim, accumulate=True, classes_of="nll_loss")
-    return out.to(x.dtype)
+    shares = -_shares(g, scale, reduction).unsqueeze(dim).to(x.dtype)
+    none = shares.new_zeros(x.shape)  # each line has one target: nothing adds up
+    return SCATTER(none, shares, picks, dim=dim, accumulate=False, classes_of="nll_loss")
 
 
 def _refuse_weight(spec: Any) -> Any:
