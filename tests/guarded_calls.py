@@ -84,6 +84,10 @@ CALLS = (
     GuardedCall("reversed", lambda x, y: x.flip(1) + y, lambda n: [(5, n), (5, n)], True),
     GuardedCall("order", lambda x: (x.sort(-1), x.median(0), x.topk(1)), lambda n: [(3, n + 120)]),
     GuardedCall("running", lambda x: (x.cumsum(1), x.logcumsumexp(1)), lambda n: [(3, n)], True),
+    GuardedCall(
+        "rows added in place", lambda x, y: x.index_add_(0, ad.arange(len(y)) * 3, y),
+        lambda n: [(300, n + 15), (100, n + 15)],
+    ),
     GuardedCall("writes", written, lambda n: [(4, n), (4, n)]),
     GuardedCall("halves", lambda x: (x.float() * 2).to(ad.bfloat16).float(), lambda n: [(n, 5)], False, "float16"),
     GuardedCall("truths", lambda x, y: ad.cat([x > 0, y > 0], 1).mT.clone(), lambda n: [(n, 3), (n, 5)]),

@@ -519,6 +519,7 @@ HOOKS.small_entry = later("adjoint.engine.backends.llvm.small.calls", "entry_of"
 HOOKS.small_launches = later("adjoint.engine.backends.llvm.small.launches", "launched")
 HOOKS.small_draw = later("adjoint.engine.backends.llvm.small.launches", "drawn")
 HOOKS.meeting_on = later("adjoint.engine.backends.llvm.small.device", "meeting_on")
+HOOKS.add_rows = later("adjoint.engine.backends.llvm.templates.rows.added", "add_rows")
 HOOKS.native_entry = later("adjoint.engine.backends.llvm.runtime.fastcall", "entry")
 HOOKS.note_on_device = later("adjoint.engine.graph.eager.device_calls", "note")
 HOOKS.note_straight = later("adjoint.engine.graph.eager.device_straight", "note")

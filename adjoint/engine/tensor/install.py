@@ -29,6 +29,7 @@ from adjoint.engine.core.state.rng import Filling, Generator
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.ops.elementwise.arithmetic import ADD_SCALED, is_scaled_at_once, scaled
 from adjoint.engine.tensor.copying import install_copying
+from adjoint.engine.tensor.index.added_rows import IN_MEMORY
 from adjoint.engine.tensor.index.indexing import install_indexing
 from adjoint.engine.tensor.operators import DIRECT, install_operators
 from adjoint.engine.tensor.reading.printing import install_printing
@@ -39,12 +40,14 @@ _SCALED = ("add", "sub", "subtract")  # x.add_(y, alpha=a): a temporary for a * 
 
 
 def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-    record = DIRECT.get(name)
+    record, rows = DIRECT.get(name), IN_MEMORY.get(name)
     small = small_writes(name) or small_writes(fn.__name__.rstrip("_"))
 
     @functools.wraps(fn)
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if small is not None and write_small(small, fn, self, args, kwargs):
+            return self
+        if rows is not None and rows(self, args, kwargs):
             return self
         if record is not None and len(args) == 1:
             if not kwargs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +15,7 @@ from adjoint.engine.backends.array.dtypes import accumulator
 from adjoint.engine.backends.array.kernels.order import choosing
 from adjoint.engine.backends.array.table import lowers, on_device, row_major
 from adjoint.engine.core.errors import BoundsError
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import determinism
 from adjoint.engine.ops.index import gather, index, nonzero, scatter
 from adjoint.engine.tensor.tensor import DTYPE_OF, wrap
@@ -138,22 +141,36 @@ def fill_where(target: Array, mask: Array, value: Any) -> None:
     xp.copyto(target, value, casting="unsafe", where=mask)
 
 
-def add_into(target: Array, values: Array, coordinates: Array) -> bool:
-    """Add values at coordinates, one row of these a dimension, to an array itself.
+# Dtypes that native code adds rows of (`backends.llvm.templates.rows.added`).
+NATIVELY_ADDED = frozenset("float32 float64 int8 uint8 int16 int32 int64".split())
+FEW_ADDED = 256  # elements up to which NumPy's loop is done before native code is found
 
-    False where that must be done otherwise: halves accumulate in float32.
+
+def add_into(target: Array, values: Array, coordinates: Sequence[Array], wrap: bool = True) -> bool:
+    """Add values at coordinates, one of these a dimension, to an array itself.
+
+    False, and nothing is done, where an index is out of bounds, and where that must be done
+    otherwise: halves accumulate in float32.
     """
-    shape = target.shape
-    if accumulator(DTYPE_OF[target.dtype]) != target.dtype or not target.flags.c_contiguous:
+    kind = DTYPE_OF[target.dtype]
+    if kind.is_half or not target.flags.carray or not values.size:
+        return False
+    if any(np.may_share_memory(target, a) for a in (values, *coordinates)):
         return False
     rank = len(coordinates)
-    row = int(np.prod(shape[rank:], dtype=np.int64))
-    where = flat_positions(np, shape[:rank], in_bounds(np, shape[:rank], tuple(coordinates)))
-    if row > 1 and (where[1:] > where[:-1]).all():  # none is there twice: whole rows at once
-        target.reshape(-1, row)[where] += values.reshape(-1, row)
-        return True
+    sizes, row = target.shape[:rank], math.prod(target.shape[rank:])
+    rows = np.ascontiguousarray(values).reshape(-1, row)
+    many = values.size > FEW_ADDED and kind.name in NATIVELY_ADDED and rows.flags.aligned
+    where = np.ascontiguousarray(coordinates[0]).reshape(-1)
+    if not many or rank > 1:  # native code looks at indices itself
+        for one, size in zip(coordinates, sizes, strict=True):
+            if wrong_index(np, one, size, -size if wrap else 0) is not None:
+                return False
+        where = flat_positions(np, sizes, in_bounds(np, sizes, tuple(coordinates))).reshape(-1)
+    if many:
+        return bool(HOOKS.add_rows(target.reshape(-1, row), rows, where, wrap))
     places = where[:, None] * row + np.arange(row)
-    np.add.at(target.reshape(-1), places.reshape(-1), values.reshape(-1))
+    np.add.at(target.reshape(-1), places.reshape(-1), rows.reshape(-1))
     return True
 
 
