@@ -32,12 +32,12 @@ def add_rows(table: Any, rows: Any, index: Any, wrap: bool) -> bool:
     """
     size, length = table.shape
     places = [address_of(a) for a in (table, rows, index)]
-    return _function(table.dtype.name)(*places, len(index), length, size, int(wrap)) == 0
+    return _function(table.dtype)(*places, len(index), length, size, int(wrap)) == 0
 
 
 @cache
-def _function(dtype: str) -> Callable[..., int]:
-    kernel, declarations = rows_text("rows", named(dtype), 1, accumulate=True)
+def _function(dtype: Any) -> Callable[..., int]:
+    kernel, declarations = rows_text("rows", named(dtype.name), 1, accumulate=True)
     text = "\n".join([*sorted(declarations), kernel, _entry()])
     code = library.linked("added rows", text)
     return fastcall.from_integers(code.address("added"), 7, name="add_rows", keep=code)
