@@ -299,3 +299,70 @@ def test_rearrange() -> None:
 def test_rearrange_refuses(pattern: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ad.func.rearrange(ad.ones(2, 3, 4), pattern)
+
+
+def test_constants_inside_transforms_are_computed_as_outside() -> None:
+    ad.manual_seed(0)
+    x, w = ad.randn(6, 130), ad.randn(130, 130, requires_grad=True)
+
+    def of_row(row: ad.Tensor) -> ad.Tensor:
+        fixed = ad.nn.functional.softmax(w @ w.mT / 130, -1)  # of no transform: large, on the tape
+        held = fixed.sum(0) * 2
+        held[:65] = row[:65]  # made inside, so that values of the transform may be written to it
+        return (fixed @ row * held).tanh().sum()
+
+    each = ad.stack([of_row(row) for row in x])
+    together = ad.func.vmap(of_row)(x)
+    ad.testing.assert_close(together, each)
+    wanted, found = (ad.autograd.grad(y.sum(), w)[0] for y in (each, together))
+    ad.testing.assert_close(found, wanted)
+    rows = x.clone().requires_grad_()
+    (wanted,) = ad.autograd.grad(ad.stack([of_row(row) for row in rows]).sum(), rows)
+    ad.testing.assert_close(ad.func.vmap(ad.func.grad(of_row))(x), wanted)
+    _, tangent = ad.func.jvp(of_row, (x[0],), (x[1],))
+    ad.testing.assert_close(tangent, (wanted[0] * x[1]).sum())
+    with pytest.raises(RuntimeError, match="randomness"):
+        ad.func.vmap(lambda row: row + ad.nn.functional.dropout(w, 0.5).sum())(x)
+
+
+def _written_half(row: Any, w: Any) -> Any:
+    held = (w * w).sum(0)
+    held[:2] = row[:2]
+    return (held * held * row).sum()
+
+
+def _written_before_a_view(row: Any, w: Any) -> Any:
+    held = w * w
+    seen = held[1:]
+    held[:2].mul_(row[0])
+    return (seen.sum(0) * row).sum() + held.sum()
+
+
+def _written_whole(row: Any, w: Any) -> Any:
+    held = w.sin().sum(0)
+    before = held * 2
+    held.copy_(row)
+    return (held * before).sum()
+
+
+@pytest.mark.parametrize("fn", [_written_half, _written_before_a_view, _written_whole])
+def test_what_is_written_to_keeps_its_gradient_beneath(fn: Any) -> None:
+    # A tensor made inside a transform of something the transform does not follow: the tape, or
+    # another transform, does.
+    rng = np.random.default_rng(0)
+    x = ad.tensor(rng.normal(size=(4, 3)))
+    w = ad.tensor(rng.normal(size=(5, 3)), requires_grad=True)
+    one_by_one = lambda w: ad.stack([fn(row.clone(), w) for row in x]).sum()
+    together = lambda w: F.vmap(fn, in_dims=(0, None))(x, w).sum()
+    (want,) = ad.autograd.grad(one_by_one(w), w)
+    (got,) = ad.autograd.grad(together(w), w)
+    ad.testing.assert_close(got, want)
+    fixed, t = w.detach(), ad.ones_like(w)
+    ad.testing.assert_close(F.grad(together)(fixed), want)
+    ad.testing.assert_close(F.jvp(together, (fixed,), (t,))[1], want.sum())
+    of_w = lambda w: F.grad(lambda rows: sum(fn(row, w) for row in rows))(x).sum()
+    through = ad.stack([ad.cat([row, w.new_zeros(0)]) for row in x]).requires_grad_()
+    (rows,) = ad.autograd.grad(sum(fn(row, w) for row in through), through, create_graph=True)
+    (want,) = ad.autograd.grad(rows.sum(), w)
+    ad.testing.assert_close(ad.autograd.grad(of_w(w), w)[0], want)
+    ad.testing.assert_close(F.grad(of_w)(fixed), want)

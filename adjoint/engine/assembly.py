@@ -71,6 +71,7 @@ EAGER = (
     "adjoint.engine.autodiff.tape.reverse",
     "adjoint.engine.backends.array.memory.allocator",
     "adjoint.engine.backends.array.executor",
+    "adjoint.engine.backends.array.beneath",
     "adjoint.engine.backends.array.in_place",
     "adjoint.engine.backends.array.view_chains",
     "adjoint.engine.backends.array.buffers",

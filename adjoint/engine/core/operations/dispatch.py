@@ -100,6 +100,8 @@ def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> A
         return bind_composite(record, operands, params)
     if context.capture is not None:
         outs = context.capture.record(record, operands, params)
+    elif context.levels:
+        outs = HOOKS.execute_beneath(record, operands, params)
     else:
         outs = HOOKS.execute(record, operands, params)
     return finish(record, operands, params, outs)
@@ -115,6 +117,8 @@ def bind_composite(record: Record, operands: tuple[Any, ...], params: dict[str, 
         CONTEXT.grad_enabled = False
         if CONTEXT.capture is not None:
             outs = CONTEXT.capture.record_composite(record, operands, params)
+        elif CONTEXT.levels:
+            outs = HOOKS.execute_beneath(record, operands, params)
         else:
             outs = HOOKS.execute(record, operands, params)
     finally:

@@ -256,6 +256,7 @@ class Hooks:
         _unset  # eager, with the tape, in a plain context: backends.array.executor
     )
     execute: Callable[..., Any] = _unset  # eager execution alone: the same
+    execute_beneath: Callable[..., Any] = _unset  # the same inside transforms
     compute_into: Callable[..., Any] = _unset  # eager execution in the memory of an operand
     draw_into: Callable[..., bool] = _unset  # a draw in the memory of a GPU's tensor
     prepared_step: Callable[..., Any] = _unset  # a library's operation on such operands

@@ -308,6 +308,13 @@ def _lift_storage(level: Level, target: Tensor) -> None:
     """Move a storage born inside the level up to it, so that it can hold the level's values."""
     storage = target._storage
     root = _root_of(target)
+    holder = target if target._base is None else root_of(target)
+    if holder._requires_grad and not holder._chain:
+        # Its place on the tape below is the payload's from now on; at the level it is constant.
+        if CONTEXT.capture is not None:
+            CONTEXT.capture.touch(holder)
+        root._node, root._nr, root._requires_grad = holder._node, holder._nr, True
+        holder._node, holder._nr, holder._requires_grad = None, 0, False
     storage.payload = level.lift(root)
     storage.level = level
 

@@ -1,0 +1,49 @@
+"""Operations inside transforms whose operands are of none of them: as fast as outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy import ndarray
+
+from adjoint.engine.backends.array.executor import execute, run
+from adjoint.engine.core.operations.record import HOOKS, Record
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.value import TensorBase
+
+
+def execute_beneath(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """`execute`, by way of what finds native code and fragments, with the transforms left aside.
+
+    Not what may ask for them while it runs: functions of the user's, subgraphs, and compositions
+    that are no fragments. Nor where somebody looks on, nor on other devices than the CPU.
+    """
+    context = CONTEXT
+    if (
+        record.is_view
+        or record.opaque
+        or record.push is not None
+        or not (record.compose is None or record.large)
+        or context.autocast is not None
+        or context.anomaly
+        or context.inference
+        or context.saved_hooks
+        or context.reference
+        or context.observers
+        or context.takers
+    ):
+        return execute(record, operands, params)
+    for x in operands:
+        if isinstance(x, TensorBase) and x._array.__class__ is not ndarray:  # type: ignore[attr-defined]
+            return execute(record, operands, params)
+    levels, tracking = context.levels, context.grad_enabled
+    try:  # not `with`: a KeyboardInterrupt may come where its end is entered
+        context.levels, context.grad_enabled = (), False
+        context.plain = context.settled = True
+        return run(record, operands, params)
+    finally:
+        context.levels, context.grad_enabled = levels, tracking
+        context.plain = context.settled = False
+
+
+HOOKS.execute_beneath = execute_beneath
