@@ -13,6 +13,7 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.engine.backends.llvm.runtime.pool import the_pool
 from adjoint.engine.backends.llvm.small import loops
+from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import timed_runs
@@ -110,6 +111,32 @@ def test_operations_and_gradients_have_the_bits_of_their_fragments(name: str) ->
         for x, want in zip(given, first, strict=True):
             for mine, theirs in zip(with_gradient(OPERATIONS[name], x), want, strict=True):
                 np.testing.assert_array_equal(mine, theirs)
+
+
+WHOLE = ("softmax", "gelu", "layer_norm", "exp")  # what is one operation of several, or a function
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_calls_of_functions_have_the_bits_of_their_fragments(
+    name: str, monkeypatch: pytest.MonkeyPatch, fragment_calls: list[str]
+) -> None:
+    """And are found without them (Note [small calls])."""
+    call, rng = OPERATIONS[name], np.random.default_rng(len(name))
+    given = [numbers(rng, *rng.integers(2, 9, 2)) for _ in range(2)]
+    given += [numbers(rng, 7, 5, dtype=np.float64), given[0].t(), given[0] * 2]
+    first = [call(x).numpy() for x in given]
+    monkeypatch.setattr(small_calls, "SIGHTED", 0)
+    monkeypatch.setattr(small_calls, "LOADED", 0)
+    monkeypatch.setattr(public, "EVERY", 1)
+    monkeypatch.setattr(public.OVERRIDES, "active", False)
+    small_calls.PROGRAMS.forget()
+    for turn in range(3):
+        if turn == 1:
+            fragment_calls.clear()
+        for x, want in zip(given, first, strict=True):
+            np.testing.assert_array_equal(call(x).numpy(), want)
+    assert {*fragment_calls} <= {"clone"}  # of what would have other bits in one program with it
+    small_calls.PROGRAMS.forget()
 
 
 def test_python_is_not_asked_again(fragment_calls: list[str]) -> None:

@@ -2,7 +2,8 @@
 
 A fragment that is called often costs about five microseconds a call, as much as NumPy's (Note [met
 fragments]); one that is composed of many operations saves a call of NumPy for each of them, one
-that takes them at each of many steps for each of those.
+that takes them at each of many steps for each of those. Of an exponential or a logarithm NumPy's
+loops take five to twenty nanoseconds for each element, a fragment one.
 `ADJOINT_FRAGMENTS` in the environment sets one number for all: 0 has every operation run by the
 eager table, 1 every one that can be a fragment be one.
 """
@@ -25,8 +26,8 @@ LONG_LINE = 1 << 18
 
 # By what a record's `fragment` says.
 _LARGE = {
-    "plain": COMPUTED, "computed": COMPUTED, "host": COMPUTED, "composed": COMPOSED,
-    "looped": LOOPED, "host_looped": LOOPED,
+    "plain": COMPUTED, "computed": COMPUTED, "host": COMPUTED, "function": COMPOSED,
+    "composed": COMPOSED, "looped": LOOPED, "host_looped": LOOPED,
 }  # fmt: skip
 
 

@@ -145,9 +145,10 @@ class Record:
     logical: bool = False  # of a reduction: elements are true or false to it
     position_of: str = ""  # it says where the result of this reduction is
     # How eager mode runs it (Note [fragments], Note [straight programs]). As a fragment, by what it
-    # does with an element: "plain" (where NumPy gives the same bits), "computed", "composed",
-    # "looped" (core.operations.large), "device" on a GPU alone, "host" and "host_looped" on the CPU
-    # alone, "" never; by default elementwise operations and reductions are, others are not.
+    # does with an element: "plain" (where NumPy gives the same bits), "computed", "function",
+    # "composed", "looped" (core.operations.large), "device" on a GPU alone, "host" and
+    # "host_looped" on the CPU alone, "" never; by default elementwise operations and reductions
+    # are, others are not.
     fragment: str | None = None
     large: int = 0  # elements of an operand from which it runs as a fragment; 0: never
     # Whether it does, given operands of these shapes and parameters, though they have fewer: what
@@ -197,7 +198,7 @@ class Record:
             return "computed"
         if self.family != "elementwise" or self.draws:
             return ""
-        return "computed"
+        return "function" if self.cost == "function" else "computed"
 
     @property
     def reduces(self) -> bool:
@@ -300,6 +301,7 @@ class Hooks:
     straight: Any = None  # small operations made of many: graph.eager.straight
     straighten: Callable[..., Any] = _unset  # a graph as calls of kernels: backends.array.straight
     small_code: bool = False  # whether native code for few elements is loaded: backends.llvm.small
+    small_call_code: bool = False  # and that for calls of public functions
     small_rows: Callable[..., Any] = _unset  # the same as native rows: backends.llvm.small
     small_entry: Callable[..., Any] = _unset  # what native code finds a small call by
     small_launches: Callable[..., Any] = _unset  # a fragment's launches so: the same folder

@@ -81,17 +81,24 @@ class Fragment:
         if self.calls < OFTEN:
             return
         self.is_settled = True
-        simple = self.structure is None or self.structure.kind in (tuple, list)
-        if not simple or any(r is not None and r.shape is not None for r in self.results):
-            return
-        gaps = [r is not None for r in self.results]
-        orders = [r.order for r in self.results if r is not None]
         try:
-            entry = HOOKS.small_launches(self.executable, self.places, numbers, owned, gaps, orders)
+            entry = self.entry(numbers, owned)
         except Exception:  # whatever it is, calls go on as before
             return
         if entry is not None:
             enlist(owned[0], entry)
+
+    def entry(self, numbers: Sequence[Any], owned: Owned) -> tuple[Any, ...] | None:
+        """What native code finds it by; None where it cannot."""
+        simple = self.structure is None or self.structure.kind in (tuple, list)
+        if not simple or any(r is not None and r.shape is not None for r in self.results):
+            return None
+        gaps = [r is not None for r in self.results]
+        orders = [r.order for r in self.results if r is not None]
+        entry: tuple[Any, ...] | None = HOOKS.small_launches(
+            self.executable, self.places, numbers, owned, gaps, orders
+        )
+        return entry
 
     def settle_on_device(self, given: type, owned: Owned) -> None:
         """After some calls, have native code find it on a GPU (Note [met launches])."""

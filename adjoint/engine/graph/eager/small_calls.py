@@ -32,7 +32,9 @@ from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.graph.eager import drawn, enlisted
-from adjoint.engine.graph.eager.straight import LOADED, straight_program
+from adjoint.engine.graph.eager.fragments import FRAGMENTS
+from adjoint.engine.graph.eager.recorded import compiled
+from adjoint.engine.graph.eager.straight import LOADED, is_one_fragment, straight_program
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -219,13 +221,32 @@ def entry_of_new(
 ) -> Entry:
     """The same of a call whose results are new tensors."""
     program = straight_program(tensors, call)
-    if program is None or not all(program.gaps) or not agrees(calls, program.structure):
+    if program is None:
+        return entry_of_fragment(calls, tensors, given, call)
+    if not all(program.gaps) or not agrees(calls, program.structure):
         return None
     arrays, single = [x._array for x in tensors], program.structure is None
     entry: Entry = HOOKS.small_entry(program.rows, program.kernels, arrays, (*given, single))
     if entry is not None and entry[0] is None and program.looped:
         return None  # no rows: what it is without a program is quicker than its kernels
     return entry
+
+
+def entry_of_fragment(
+    calls: SmallCalls, tensors: list[Tensor], given: Arguments, call: Callable[[], Any]
+) -> Entry:
+    """The same of a call that is one fragment (Note [met fragments]).
+
+    Its launches may read an operand after they wrote results, so they write to no operand.
+    """
+    if calls.into or not is_one_fragment(tensors, call):
+        return None
+    with CONTEXT.having(grad_enabled=False, consulted=None):  # how many workers launch is no matter
+        fragment = compiled(tensors, (), lambda _: call(), FRAGMENTS.shared)
+        if not HOOKS.same_arrays([fragment(tensors, ())._array], [call()._array]):
+            return None
+        entry = fragment.entry((), (calls, *given, True))
+        return entry if HOOKS.small_call_code else None
 
 
 def entry_of_draw(

@@ -34,18 +34,20 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.eager import enlisted
 from adjoint.engine.graph.eager.enlisted import Owned
-from adjoint.engine.graph.eager.recorded import OperationTrace, Unfit, root
+from adjoint.engine.graph.eager.recorded import OperationTrace, Unfit, recording, root
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value, frozen
 from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.inline import inline
 from adjoint.engine.graph.passes.unmark import unmark
+from adjoint.engine.ops.shape.convert import CAST, CLONE
 from adjoint.engine.tensor.tensor import Tensor, wrap, wrap_all
 
 AFTER = 8  # calls of a kind: recording one takes as long as some dozens
 MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
 KEPT = 2048  # kinds
 OFTEN = 16  # calls of a program: writing its rows takes as long as they save in some dozens
+SEVERAL = 4  # operations that one pass over the elements does sooner than a loop each
 LOADED = 1024  # calls of all programs before native code for few elements is loaded
 Arrays = Sequence[Any]
 SIMPLE = frozenset({tuple, list, *all_types().values()})
@@ -219,6 +221,8 @@ def recorded_in(body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[]
             raise Unfit
     lifted = {id(lifted_input.value): lifted_input.source for lifted_input in body.lifted.values()}
     graph = body.finish([x for x in leaves if x is not None])
+    if is_better_compiled(graph):
+        raise Unfit  # as it is, that is a fragment
     for simplify in (inline, unmark, cse, dce):  # none of which changes a bit
         graph = simplify(graph)
     sources = [lifted.get(id(value)) for value in graph.inputs]
@@ -255,6 +259,34 @@ def is_much(node: Node) -> bool:
         return True
     much = node.record.much
     return much is not None and much([spec.shape for spec in specs], node.params)
+
+
+def is_better_compiled(graph: DataflowGraph) -> bool:
+    """Whether it is one operation that is a fragment, whose loops are quicker than its kernels'.
+
+    What is around it only moves or converts elements.
+    They are where it computes an exponential, say, as NumPy does that one element at a time, or is
+    made of `SEVERAL` and more. Others take as long either way, and rows cost less around them.
+    """
+    nodes = [n for n in graph.nodes if not n.record.is_view and n.record not in (CAST, CLONE)]
+    if len(nodes) != 1:
+        return False
+    (node,) = nodes
+    limit = node.record.large
+    if not limit or not any(
+        x.__class__ is Value and prod(x.spec.shape) >= limit for x in node.inputs
+    ):
+        return False
+    parts = [part for part in inline(graph).nodes if not part.record.is_view]
+    return len(parts) >= SEVERAL or any(part.record.fragment == "function" for part in parts)
+
+
+def is_one_fragment(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> bool:
+    """The same of what a function does with tensors, as nothing but that."""
+    with recording() as body:
+        with CONTEXT.having(grad_enabled=False):
+            out = body.run(fn)
+        return is_tensor(out) and is_better_compiled(body.finish([out]))
 
 
 def is_looped(node: Node) -> bool:

@@ -30,6 +30,7 @@ ERFINV = elementwise(
     lambda x: x.erfinv().square().exp() / _ERF,
     promotion="float",
     accepts="f",
+    fragment="function",
 )
 
 

@@ -49,7 +49,7 @@ SIGMOID = elementwise(
     never_negative_zero=True,
     in_steps=True,
 )
-LOGIT = elementwise("logit", _logit_partial, promotion="float", accepts="f")
+LOGIT = elementwise("logit", _logit_partial, promotion="float", accepts="f", fragment="function")
 LOGADDEXP = elementwise(
     "logaddexp",
     lambda x, y: (x - y).sigmoid(),
@@ -64,8 +64,16 @@ LOGADDEXP2 = elementwise(
     lambda x, y: ((y - x) * LN2).sigmoid(),
     accepts="f",
     tensors=2,
+    fragment="function",
 )
-XLOGY = elementwise("xlogy", _xlogy_x, lambda x, y: x / y, promotion="float", accepts="f")
+XLOGY = elementwise(
+    "xlogy",
+    _xlogy_x,
+    lambda x, y: x / y,
+    promotion="float",
+    accepts="f",
+    fragment="function",
+)
 
 
 @public(method=True, inplace=True, out=True)

@@ -51,9 +51,9 @@ COSH = elementwise(
     "cosh", lambda x: x.sinh(), promotion="float", cost="function", never_negative_zero=True
 )
 TANH = elementwise("tanh", lambda out: 1 - out * out, promotion="float", cost="function")
-ASINH = elementwise("asinh", lambda x: (x * x + 1).rsqrt(), promotion="float")
-ACOSH = elementwise("acosh", _acosh_partial, promotion="float")
-ATANH = elementwise("atanh", lambda x: 1 / (1 - x * x), promotion="float")
+ASINH = elementwise("asinh", lambda x: (x * x + 1).rsqrt(), promotion="float", fragment="function")
+ACOSH = elementwise("acosh", _acosh_partial, promotion="float", fragment="function")
+ATANH = elementwise("atanh", lambda x: 1 / (1 - x * x), promotion="float", fragment="function")
 ATAN2 = elementwise(
     "atan2",
     lambda x, y: _atan2_partial(y, x, y),
@@ -61,10 +61,18 @@ ATAN2 = elementwise(
     promotion="float",
     accepts="f",
     tensors=2,
+    fragment="function",
 )
-HYPOT = elementwise("hypot", lambda x, out: x / out, lambda y, out: y / out, accepts="f", tensors=2)
+HYPOT = elementwise(
+    "hypot",
+    lambda x, out: x / out,
+    lambda y, out: y / out,
+    accepts="f",
+    tensors=2,
+    fragment="function",
+)
 # sin(pi x) / (pi x)
-SINC = elementwise("sinc", _sinc_partial, promotion="float")
+SINC = elementwise("sinc", _sinc_partial, promotion="float", fragment="function")
 
 
 @public(method=True, inplace=True, out=True)

@@ -31,7 +31,7 @@ def activation(name: str, compose: Any, vjp: Any = None, **options: Any) -> Reco
     """A composite of one operand, computed in float32 where it is a half."""
     rules = () if vjp is None else (in_float32(vjp),)
     return composite(
-        name, in_float32(compose), *rules, keeps_layout=True, fragment="computed", **options
+        name, in_float32(compose), *rules, keeps_layout=True, fragment="composed", **options
     )
 
 

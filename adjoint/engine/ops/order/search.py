@@ -31,7 +31,15 @@ def _search_batch(size: int, x: Tensor, y: Tensor, right: bool) -> Tensor:
 
 # SEARCHSORTED(sequence, values): where values go along the last dimension of the sequence, which
 # has the leading dimensions of the values, or is 1-D and serves all of them.
-SEARCHSORTED: Record = primitive("searchsorted", _search_infer, None, None, batch=_search_batch)
+SEARCHSORTED: Record = primitive(
+    "searchsorted",
+    _search_infer,
+    None,
+    None,
+    batch=_search_batch,
+    rounding="exact",
+    fragment="host_looped",
+)
 ISIN = primitive(
     "isin",
     lambda x, y: Spec(x.shape, bool_, device_of("isin", (x, y))),

@@ -31,7 +31,11 @@ def _igamma_order_partial(x: Any, y: Any) -> Any:
 LGAMMA = elementwise("lgamma", lambda x: x.digamma(), promotion="float", accepts="f")
 # polygamma of order n is the (n + 1)-th derivative of lgamma; order 0 is digamma.
 POLYGAMMA: Record = elementwise(
-    "polygamma", lambda x, n: POLYGAMMA(x, n=n + 1), promotion="float", accepts="f"
+    "polygamma",
+    lambda x, n: POLYGAMMA(x, n=n + 1),
+    promotion="float",
+    accepts="f",
+    fragment="function",
 )
 I0: Record = elementwise("i0", lambda x: I1(x), promotion="float", accepts="f")
 I1: Record = elementwise(

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from adjoint.engine.backends.array.straight import same_arrays
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.backends.llvm.small.rows import Array, NoRow, literals_of, wanted_and_slots
-from adjoint.engine.core.operations.record import HOOKS
 
 # What a function is of, as native code is told: arrays, and gives arrays; tensors, and gives
 # tensors, whether they are on the tape or not; tensors off the tape, and gives arrays.
@@ -33,9 +32,8 @@ def entry_of(
     """
     operands, params, single = given
     native = loops.native()
-    if native is None or native.meet_call is None or native.meet_into is None:
+    if native is None or native.meet_call is None:
         return None
-    HOOKS.meet_call, HOOKS.meet_into_small = native.meet_call, native.meet_into
     if rows is None:
         return called(kernels, operands, params, single, of)
     want = kernels(*arrays)

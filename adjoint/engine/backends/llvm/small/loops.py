@@ -560,6 +560,8 @@ def _native() -> SmallCode | None:
         for name in names
     )
     HOOKS.meet, HOOKS.small_code = meet, True
+    if calls:
+        (HOOKS.meet_call, HOOKS.meet_into_small), HOOKS.small_call_code = calls, True
     HOOKS.address, HOOKS.steps = address, steps()
     return SmallCode(walk, meet, code.address, *calls)
 

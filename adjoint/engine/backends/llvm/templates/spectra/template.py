@@ -15,7 +15,7 @@ from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import is_extent
 
 KINDS = {"float32": "f32", "float64": "f64"}
-PRIME = 31  # the largest radix: beyond, Note [chirps]
+PRIME = 79  # the largest radix: beyond, Note [chirps], which takes as long as that from 83 on
 MOST = 32  # pieces, each of which has memory of its own
 
 
