@@ -118,6 +118,12 @@ def eigvalsh(x: Tensor, upper: bool) -> Tensor:
     return eigh(x, upper)[0]
 
 
+@form_of("svdvals")
+def svdvals(x: Tensor) -> Tensor:
+    """By rotations too."""
+    return svd(x, False)[1]
+
+
 @form_of("svd")
 def svd(x: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Columns rotated until they are orthogonal: their lengths are the singular values."""

@@ -12,7 +12,7 @@ from adjoint.engine.core.operations.reductions import reduced_shape
 from adjoint.engine.core.spec import wrap_dims
 from adjoint.engine.ops.linalg.common import check_inexact, check_matrix
 from adjoint.engine.ops.linalg.solve import INV
-from adjoint.engine.ops.linalg.svd import SVD
+from adjoint.engine.ops.linalg.svd import singular_values
 from adjoint.engine.ops.reduce.norms import p_norm
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _extreme(values: Tensor, ord: float, dim: int, keepdim: bool) -> Tensor:
 
 def _singular_norm(name: str, A: Tensor, ord: Any, dims: tuple[int, int], keepdim: bool) -> Tensor:
     check_matrix(name, A)
-    values = SVD(A.movedim(dims, (-2, -1)), full_matrices=False)[1]
+    values = singular_values(A.movedim(dims, (-2, -1)))
     out = values.sum(-1) if ord == "nuc" else _extreme(values, ord, -1, keepdim=False)
     return out.reshape(reduced_shape(A.shape, dims, keepdim=True)) if keepdim else out
 
@@ -157,7 +157,7 @@ def cond(input: Tensor, p: Any = None) -> Tensor:
     if p is None or p in (2, -2):
         if 0 in input.shape[-2:]:
             return input.new_zeros(tuple(input.shape[:-2]), dtype=input.dtype.to_real())
-        values = SVD(input, full_matrices=False)[1]
+        values = singular_values(input)
         largest, smallest = values[..., 0], values[..., -1]
         return smallest / largest if p == -2 else largest / smallest
     if p not in _ORDERS:

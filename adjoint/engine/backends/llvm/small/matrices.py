@@ -161,6 +161,17 @@ def write_svd(w: RowWriter, outs: Any, x: Spot, full_matrices: bool) -> list[Spo
     return given_back(w, [u, s, v], [*outs])
 
 
+@writes(svd.SVDVALS)
+def write_svdvals(w: RowWriter, out: Array, x: Spot) -> Spot:
+    m, n = x.array.shape[-2:]
+    given = doubled(w, x)
+    need(w, ufunc_of(w, np.isfinite, given))
+    s = room(w, *out.shape)
+    generalised(w, "linalg", "svd", "d->d", [given, s], (m, n, min(m, n)))
+    need_numbers(w, s)
+    return given_back(w, [s], [out])[0]
+
+
 @writes(eigen.EIGH)
 def write_eigh(w: RowWriter, outs: tuple[Array, Array], x: Spot, upper: bool) -> list[Spot]:
     char = x.array.dtype.char

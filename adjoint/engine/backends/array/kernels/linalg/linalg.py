@@ -237,6 +237,14 @@ def svd_(xp: Any, x: Array, full_matrices: bool) -> tuple[Array, Array, Array]:
     return u, s, vh
 
 
+@lowers(svd.SVDVALS)
+def svdvals(xp: Any, x: Array) -> Array:
+    if 0 in x.shape or on_device(xp):
+        return svd_(xp, x, full_matrices=False)[1]
+    _need_finite(xp, x, "linalg.svd")
+    return xp.linalg.svd(x, compute_uv=False)
+
+
 def _need_finite(xp: Any, x: Array, name: str) -> None:
     if not _finite(xp, x):
         which = ""

@@ -66,9 +66,11 @@ def visit(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values 
 
 
 def several(builder: GraphBuilder, record: Record, *inputs: Any, **params: Any) -> Values:
-    """A new node of several outputs."""
+    """A new node, of several outputs or of one."""
     specs = record.infer(*map(as_operand, inputs), **params)
-    return tuple(builder.graph.add_node(record, inputs, params, specs))
+    return tuple(
+        builder.graph.add_node(record, inputs, params, specs if record.outputs > 1 else (specs,))
+    )
 
 
 def least_squares(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
@@ -120,11 +122,11 @@ def to(builder: GraphBuilder, x: Value, dtype: DType) -> Value:
 
 
 def singular_values(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
-    """In double precision."""
+    """In double precision, with vectors or without."""
     (x,) = inputs
     if x.spec.dtype not in (float32, complex64) or 0 in x.spec.shape:
         return None
-    return in_double(builder, SVD, x, **node.params)
+    return in_double(builder, node.record, x, **node.params)
 
 
 def in_double(builder: GraphBuilder, record: Record, x: Value, **params: Any) -> Values:
@@ -249,6 +251,7 @@ def spread_to(builder: GraphBuilder, x: Any, out: Spec) -> Any:
 
 RULES: dict[str, Rule] = {
     "svd": singular_values,
+    "svdvals": singular_values,
     "lstsq": least_squares,
     "pinv": pseudo_inverse,
     "eig": eigenvalues,

@@ -86,6 +86,12 @@ FACTORS = {
         {"float64": "d->ddd", "complex128": "D->DdD"},
         "linalg.svd", told=2, work=20,
     ),
+    "svdvals": Factor(
+        lambda params: "svd",
+        lambda shape: (*shape[-2:], min(shape[-2:])),
+        {"float64": "d->d", "complex128": "D->d"},
+        "linalg.svd", told=1, work=8,
+    ),
     "eig_pairs": Factor(
         lambda params: "eig",
         lambda shape: (shape[-1],),
