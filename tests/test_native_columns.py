@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.backends.llvm.loops.column_sums import STRIP, sums_columns
+from adjoint.engine.backends.llvm.loops.column_sums import ROWS, STRIP, sums_columns
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,25 @@ def test_sums_of_columns(shape: tuple[int, int], dtype: Any) -> None:
             assert all(np.array_equal(a, b) for a, b in zip(got, again, strict=True))
     finally:
         ad.set_num_threads(workers)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_few_columns_are_added_in_the_same_order(dtype: Any) -> None:
+    """Row after row, in blocks whose sums are added up; of less than a vector's columns too."""
+    rng = np.random.default_rng(2)
+    for columns in (1, 2, 3, 5, 6, 7, 11, 15):
+        total = ad.compile(lambda x: x.sum(0), backend="native")
+        x = rng.standard_normal((149, columns)).astype(dtype)
+        want = np.zeros(columns, dtype)
+        for first in range(0, len(x), ROWS):
+            part = np.zeros(columns, dtype)
+            for row in x[first : first + ROWS]:
+                part = part + row
+            want = want + part
+        if columns > 1:  # one alone is a row
+            np.testing.assert_array_equal(total(ad.from_numpy(x)).numpy(), want)
+        apart = ad.from_numpy(np.repeat(x, 2, 1))[:, ::2]
+        np.testing.assert_allclose(total(apart).numpy(), want, rtol=1e-4, atol=1e-4)
 
 
 def test_they_go_by_strips(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,13 +28,15 @@ ROWS = 64  # of a block
 # so several rows are added before one is written, in the same order, and columns that are left
 # over come in narrower vectors before they come one by one. Larger bodies would only be more code.
 LIGHT = 4  # operations
-TOGETHER = 4  # rows
+TOGETHER, OF_FEW = 4, 8  # rows, and those of less than a vector's columns
 NARROW = 4  # lanes
 
 
 def sums_columns(form: Form) -> bool:
     """Whether a form is of this kind: nothing but sums, read once, over one inner dimension."""
-    if form.rows or form.outer < 1 or form.inner != 1 or form.spans == SHORT:
+    if form.rows or form.outer < 1 or form.inner != 1:
+        return False
+    if form.spans == SHORT and not is_light(form):
         return False
     sums = [op for op in form.ops if op.kind == REDUCE]
     return (
@@ -44,6 +46,11 @@ def sums_columns(form: Form) -> bool:
         and all(op.kind in (LOAD, POINT, REDUCE) for op in form.ops)
         and not any(op.name in ("scatter", "random") for op in form.ops)
     )
+
+
+def is_light(form: Form) -> bool:
+    """Whether little is done with an element, and nothing is written for it."""
+    return len(form.ops) <= LIGHT and not any(form.ops[v].full for v, _ in form.stores)
 
 
 class ColumnSums:
@@ -56,8 +63,7 @@ class ColumnSums:
         self.kinds = [KIND[self.form.ops[k].compute][0] for k in self.sums]
         self.totals = [f"%totals{k}" for k in self.sums]
         self.parts = [f"%parts{k}" for k in self.sums]  # of the block of rows at hand
-        full = any(self.form.ops[v].full for v, _ in self.form.stores)
-        self.light = len(self.form.ops) <= LIGHT and not full
+        self.light = is_light(self.form)
 
     def memory(self) -> list[str]:
         """Where sums wait: lines for the head of the function."""
@@ -98,9 +104,10 @@ class ColumnSums:
 
             first = i
             if self.light:
-                whole = let(f"and i64 {let(f'sub i64 {end}, {i}')}, {-TOGETHER}")
+                together = OF_FEW if self.form.spans == SHORT else TOGETHER
+                whole = let(f"and i64 {let(f'sub i64 {end}, {i}')}, {-together}")
                 first = let(f"add i64 {i}, {whole}")
-                self.blocks.loop(i, first, TOGETHER, (), partial(rows, TOGETHER))
+                self.blocks.loop(i, first, together, (), partial(rows, together))
             self.blocks.loop(first, end, 1, (), partial(rows, 1))
             over(lambda c, width: self.settle(start, c, width))
             return []
@@ -112,6 +119,14 @@ class ColumnSums:
     def spans(self, start: str, middle: str, stop: str) -> list[tuple[str, str, int]]:
         """From where to where columns come in vectors of how many lanes."""
         let, lanes = self.code.let, self.emitter.lanes
+        if self.form.spans == SHORT:
+            spans = []
+            for width in (NARROW, NARROW // 2):
+                whole = let(f"and i64 {let(f'sub i64 {stop}, {start}')}, {-width}")
+                end = let(f"add i64 {start}, {whole}")
+                spans.append((start, end, width))
+                start = end
+            return [*spans, (start, stop, 1)]
         if lanes == 1:
             return [(start, stop, 1)]
         if self.form.spans == WHOLE:
