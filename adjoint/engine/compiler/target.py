@@ -76,6 +76,7 @@ class Target(ABC):
     # `long_columns`: its pieces are strips of columns, and workers are many.
     long_columns: ClassVar[int] = 512
     few_columns: ClassVar[int] = 0
+    blocks: ClassVar[bool] = False  # of which fragments make such reductions (Note [blocks])
     # Whether the first step takes all last dimensions that leave `few` results, or the very last.
     together: ClassVar[bool] = False
     # Whether a kernel that reduces rows can also sum columns: the longest row of such a kernel, and
@@ -168,6 +169,7 @@ class Setting:
     planner: Callable[[Task, Setting], Plan]
     # Inputs of the task, a loop's body, that are the same in all turns (Note [made once]).
     lasting: frozenset[int] = frozenset()
+    in_blocks: bool = False  # whether parts of long reductions fit any length (Note [blocks])
 
     def lasts(self, buffer: PlannedBuffer) -> bool:
         """Whether a buffer is an input that is the same in all turns of a loop."""

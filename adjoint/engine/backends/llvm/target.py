@@ -66,6 +66,7 @@ class LlvmTarget(Target):
     permutes = True
     reads_parts = True
     few_columns = 1024
+    blocks = True
     templates = {
         **joins.TEMPLATES, "cat": joined(joins.TEMPLATES["cat"]),
         **pairs.TEMPLATES, **flow.TEMPLATES,

@@ -12,6 +12,7 @@ from typing import Any
 
 from adjoint.engine.compiler.fuse.fuse import CALL, FREE, POINT, REDUCE, TEMPLATE, VIEW
 from adjoint.engine.compiler.loops.nest import as_operand, reduced_dtype
+from adjoint.engine.compiler.lower.blocks import block_length, reduced_blocks
 from adjoint.engine.compiler.lower.half_precision import is_half, wide_specs
 from adjoint.engine.compiler.lower.indexed import ASKED
 from adjoint.engine.compiler.lower.pairs import reads_parts
@@ -34,6 +35,7 @@ from adjoint.engine.graph.sizes.extents import content, typical
 from adjoint.engine.ops.shape.convert import CAST, CLONE
 from adjoint.engine.ops.shape.strided import span
 
+BEYOND = 1 << 62  # more than any position: kernels for all sizes are one
 CHAIN = 32  # values that are looked at to find one that was reduced along its rows
 
 
@@ -221,6 +223,10 @@ class Legal:
             return self.reshape(reduced, ones) if keepdim else reduced
         if len(dims) > 1 and by_parts and shape[last] > 1:
             x = self.emit(REDUCE, record, x, dims=self.first_step(shape, dims), keepdim=True)
+        elif len(dims) == 1 and by_parts and self.setting.in_blocks:
+            block = block_length(length, last < len(shape) - 1)
+            x = reduced_blocks(self, record, x, last, block)
+            return self.reduce(record, x, dims, keepdim)
         elif (
             len(dims) == 1
             and by_parts
@@ -274,7 +280,7 @@ class Legal:
             start=0, step=1, length=shape[dim], dtype=int64, device=x.spec.device,
         )  # fmt: skip
         at = self.reshape(at, (shape[dim],) + (1,) * (len(shape) - dim - 1))
-        there = self.emit(POINT, REGISTRY["where"], hit, at, shape[dim])
+        there = self.emit(POINT, REGISTRY["where"], hit, at, BEYOND)
         least = self.reduce(REGISTRY["amin"], there, (dim,), node.params["keepdim"])
         self.builder.replace(node, (least,))
 

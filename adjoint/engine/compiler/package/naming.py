@@ -63,6 +63,7 @@ def task_key(task: Task, options: Any) -> str:
         rows([x.shape for x in targets]),
         rows([x.strides for x in targets]),
         packed(sorted(task.returned)),
+        str(task.fragment),
     )
 
 

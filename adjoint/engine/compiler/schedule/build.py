@@ -34,7 +34,8 @@ from adjoint.engine.ops.shape.convert import CLONE
 
 def plan_for(task: Task, target: Target, options: Options) -> Plan:
     """The plan of a task for a target."""
-    return planned(task, Setting(target, options, planned))
+    in_blocks = task.fragment and target.blocks
+    return planned(task, Setting(target, options, planned, in_blocks=in_blocks))
 
 
 def planned(task: Task, setting: Setting) -> Plan:
