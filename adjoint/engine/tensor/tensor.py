@@ -161,7 +161,7 @@ class Tensor(TensorMethods, metaclass=TensorType):
             if not array.size:  # libraries disagree on empty arrays; mostly it is row-major
                 strides = contiguous_strides(array.shape)
             elif 0 in strides:
-                strides = _unit_strides(array.shape, strides)
+                strides = unit_strides(array.shape, strides)
         return strides if dim is None else strides[dim]
 
     # -- autograd -----------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class Tensor(TensorMethods, metaclass=TensorType):
 define(Tensor)
 
 
-def _unit_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+def unit_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
     """Strides where libraries put 0 for a new dimension of size 1, and PyTorch the natural step."""
     fixed = list(strides)
     for d in reversed(range(len(shape))):

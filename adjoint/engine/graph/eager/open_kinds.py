@@ -49,13 +49,14 @@ from adjoint.engine.graph.sizes.formulas import Answer, formula
 from adjoint.engine.graph.sizes.patterns import Numbers, SizePattern, pattern_of
 from adjoint.engine.graph.sizes.resizing import Describe, graph_at, resized
 from adjoint.engine.graph.sizes.sizing import FILL, Example, Sizing
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor, unit_strides
 
 MET = 3  # sizes of an operation before it is recorded for all, which is checked at these
 OFTEN_MET = 6  # the same on the CPU: it costs as much as some sizes by themselves
 TRIED = 4  # recordings for the same numbers that stay before no more are made
 PLACES = 64  # recordings for the same that differ, one for each place where an operation is called
 REMEMBERED = 128  # sizes of one family
+REFUSALS = 3  # recordings that a target has no plan for before no more are made
 RECORDINGS = 32  # of one family that are kept, the one used last at the end
 FAMILIES = 1 << 10
 ATOMS = frozenset({bool, str, type(None), DType, Device})  # equal ones of a type are alike
@@ -152,7 +153,8 @@ class Operands:
             if not is_parameter(t):
                 shape, steps = ([next(left) for _ in shape] for _ in range(2))
             spec = Spec(tuple(shape), t._spec.dtype, t._spec.device)
-            made = outside.wrap(outside.graph.add_input(spec), tuple(steps))
+            shown = unit_strides(spec.shape, tuple(steps))  # as tensors tell them
+            made = outside.wrap(outside.graph.add_input(spec), shown)
             tensors.append(stand_ins.setdefault(id(t), made))
             item = t._array.dtype.itemsize
             strides = tuple([step * item for step in steps])
@@ -215,6 +217,11 @@ class OpenRecording:
     plans: dict[Any, Any]  # what a target keeps for all sizes
 
     @property
+    def differing(self) -> frozenset[int]:
+        """Which of the numbers are not the same at all sizes."""
+        return frozenset([k for k, poly in enumerate(self.pattern.polys) if any(poly)])
+
+    @property
     def is_refused(self) -> bool:
         """Whether a target says that it has no plan for many sizes."""
         return FILL in self.plans and self.plans[FILL] is None
@@ -275,12 +282,14 @@ class OpenOperation:
                 return open_recording.fragment(sizes, known, shared)
         return None
 
-    def meet(self, numbers: Numbers, least: int) -> list[Numbers]:
+    def meet(
+        self, numbers: Numbers, least: int, refused: Sequence[frozenset[int]]
+    ) -> list[Numbers]:
         """Note numbers; those to record for all sizes of, if at least so many were met.
 
         An operation is called at many places, and which numbers belong to one of them is not
         known. So those that differ are taken that were tried least, and of such as few as there
-        are.
+        are; but not where the same or fewer of them were refused.
         """
         others: dict[Numbers, frozenset[int]] = {}
         for other in self.met:
@@ -288,6 +297,8 @@ class OpenOperation:
             others[other] = frozenset([k for k, (a, b) in pairs if a != b])
         self.met.append(numbers)
         for differing in sorted({*others.values()}, key=lambda d: (self.tried.get(d, 0), len(d))):
+            if any(fewer <= differing for fewer in refused):
+                continue
             alike = [other for other, own in others.items() if own <= differing]
             if len(alike) >= least - 1 and self.may_try(differing, numbers):
                 return [*alike[1 - MET :], numbers]
@@ -343,9 +354,12 @@ class OpenKinds:
         found = family.find(met, shared)
         if found is not None:
             return found
-        if not operands.on_device and any(r.is_refused for r in family.recordings):
-            return None  # what one recording came to others would
-        alike = family.meet(met, MET if operands.on_device else OFTEN_MET)
+        refused = [r.differing for r in family.recordings if r.is_refused]
+        if operands.on_device:
+            refused = []
+        if len(refused) >= REFUSALS:
+            return None  # what some recordings came to others would
+        alike = family.meet(met, MET if operands.on_device else OFTEN_MET, refused)
         if not alike:
             return None
         family.add(opened(operands, alike, shared))

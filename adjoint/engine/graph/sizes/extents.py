@@ -188,10 +188,10 @@ class SizeScope:
     def _called(self, symbol: str) -> str:
         for name, fn, args in self.derived.values():
             if name == symbol:
-                a, b = map(self.words, args)
-                return (
-                    f"(({a}) // ({b}))" if fn is operator.floordiv else f"{fn.__name__}({a}, {b})"
-                )
+                given = [*map(self.words, args)]
+                if fn is operator.floordiv:
+                    return f"(({given[0]}) // ({given[1]}))"
+                return f"{fn.__name__}({', '.join(given)})"
         return (self.labels or {}).get(symbol, symbol)
 
     def allow(self, sizes: Sizes) -> bool:
@@ -376,6 +376,11 @@ def extent(poly: Poly, sizes: Sizes, scope: SizeScope) -> int:
 def is_extent(x: Any) -> bool:
     """Whether a number depends on dynamic sizes."""
     return isinstance(x, (Extent, ExtentFloat))
+
+
+def is_undecided(x: Any) -> bool:
+    """Whether choices may not go by a number: an extent, unless they are those of each size."""
+    return isinstance(x, ExtentFloat) or (isinstance(x, Extent) and not x.decides)
 
 
 def computed(fn: Callable[..., int], *args: int) -> int:

@@ -63,8 +63,8 @@ def pattern_of(samples: Sequence[Numbers]) -> SizePattern | None:
 
 
 def made_of(column: Numbers, symbols: list[Numbers]) -> Poly:
-    """A multiple of one symbol or of the product of two that numbers are; {}: they are none."""
-    for count in (1, 2):
+    """A multiple of one symbol or of a product of two or three that numbers are; {}: of none."""
+    for count in (1, 2, 3):
         for some in combinations_with_replacement(range(len(symbols)), count):
             products = [prod(sizes) for sizes in zip(*[symbols[s] for s in some], strict=True)]
             factor = column[0] // products[0] if products[0] else 0

@@ -24,7 +24,8 @@ from adjoint.engine.backends.llvm.templates.product.tiles import Tile, flat_tile
 from adjoint.engine.compiler.loops.epilogues import Epilogue
 from adjoint.engine.compiler.memory.places import ARENA, Dims, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Label, Launch, Text, sized, whole
-from adjoint.engine.graph.sizes.extents import computed, is_extent, typical
+from adjoint.engine.core.spec import pinned
+from adjoint.engine.graph.sizes.extents import computed, is_extent, is_undecided, typical
 
 PIECES = 16  # a large product is dealt out in at least so many pieces
 WORTH = 32 * 1024  # multiply-adds that a piece has at least, if there are several
@@ -90,6 +91,25 @@ def cut_both(m: int, n: int, piece: tuple[int, int], group: int, columns: int) -
         if busiest(m, n, *cut) <= least:
             best, least = cut, busiest(m, n, *cut) - 1
     return best
+
+
+def cut_piece(
+    m: int, n: int, k: int, batch: int, part: int, columns: int, group: int, wide: int
+) -> tuple[int, int]:
+    """Rows and columns of a piece that was to have `part` rows and `columns`."""
+    if m < n and wanted(m, n, k, batch) == PIECES:
+        return cut_both(m, n, (part, columns), group, wide)
+    return part, columns
+
+
+def rows_cut(*given: int) -> int:
+    """The rows of `cut_piece`."""
+    return cut_piece(*given)[0]
+
+
+def columns_cut(*given: int) -> int:
+    """The columns of `cut_piece`."""
+    return cut_piece(*given)[1]
 
 
 def busiest(m: int, n: int, rows: int, columns: int) -> int:
@@ -272,7 +292,7 @@ def is_thin(p: TiledProduct) -> bool:
 def leaves_few(p: TiledProduct) -> bool:
     """Whether a column or two are left by tiles, which sums along both operands make sooner."""
     m, n, _ = p.sizes
-    if is_extent(n) or is_extent(p.b.column) or not (p.a.rows_lie and p.b.turned.rows_lie):
+    if any(map(is_undecided, (n, p.b.column))) or not (p.a.rows_lie and p.b.turned.rows_lie):
         return False
     wide = width_of(p)
     return wide < n <= 8 * wide and 0 < n % wide <= wide // 8 and typical(m) >= MANY
@@ -301,7 +321,7 @@ def apart(p: TiledProduct, count: int) -> tuple[TiledProduct, TiledProduct]:
         label = sized("matmul", *((batch, *sizes) if batch > 1 else sizes))
         return replace(p, b=b, c=c, label=label)
 
-    return part(0, at), part(at, n)
+    return part(0, at), part(at, at + pinned(n - at))
 
 
 def goes_along_rows(p: TiledProduct) -> bool:
@@ -443,10 +463,10 @@ def piece_of(p: TiledProduct, tile: Tile) -> tuple[int, int]:
         part = computed(min, rounded(m, tile.rows), rounded(ALONE, group))
     part = computed(max, part, tile.rows)
     columns = computed(columns_of_piece, m, n, k, p.batch, part, tile.columns)
-    known = not any(map(is_extent, (m, n, k, p.batch)))
-    if known and m < n and wanted(m, n, k, p.batch) == PIECES:
-        return cut_both(m, n, (part, columns), group, tile.columns)
-    return part, columns
+    if any(map(is_undecided, (m, n, k, p.batch))):
+        return part, columns
+    given = m, n, k, p.batch, part, columns, group, tile.columns
+    return computed(rows_cut, *given), computed(columns_cut, *given)
 
 
 def reads_columns(p: TiledProduct) -> bool:
@@ -474,8 +494,10 @@ def rows_to_copy(a: Matrix, tile: Tile) -> tuple[bool, bool]:
         return False, False
     # Vectors of rows side by side: none may reach beyond the matrix, unless it is a copy.
     across = a.turned.rows_lie and (tile.rows % tile.lanes == 0 or not tile.by_lane)
-    fits = not tile.by_lane or (not is_extent(m) and m % tile.rows == 0)
-    return not (across and fits and typical(k) <= SIDE), across
+    if not across or typical(k) > SIDE:
+        return True, across
+    fits = not tile.by_lane or (not is_undecided(m) and m % tile.rows == 0)
+    return not fits, across
 
 
 def deepest(kind: str, tile: Tile, part: int, copies: bool, across: bool) -> int:
