@@ -7,7 +7,7 @@ it evaluates the polynomials and packs the arena, whose best arrangement depends
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -43,7 +43,8 @@ from adjoint.engine.compiler.schedule.steps import (
     launches_of,
     moments,
 )
-from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, evaluate
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Sizes, SizeScope, evaluate
+from adjoint.engine.graph.sizes.formulas import formula
 
 # Rough operations, of which a processor does one or two a nanosecond.
 SERIAL = 10_000.0  # a launch of less is done by one worker: others would come too late
@@ -173,6 +174,35 @@ class Draft:
             found += [shift for _, shift in places]
         found += [fault.size for fault in self.faults]
         return found + [n for _, shape, _ in self.results for n in shape]
+
+    def answers(self, scope: SizeScope, names: Sequence[str]) -> Callable[[Sizes], AtSizes | None]:
+        """What gives, for sizes, what extents are there; None where a decision comes out otherwise.
+
+        What an image asks for is written out as one function; it takes some time to write it.
+        """
+        launches = [e for s in self.segments for _, _, e in s or () if isinstance(e, Launch)]
+        asked = self.numbers_of_sizes() + [n for e in launches for n in (e.pieces, e.cost)]
+        asked = [*{id(x): x for x in asked if isinstance(x, (Extent, ExtentFloat))}.values()]
+        numbers_at = formula(scope, names, asked)
+
+        def answer(sizes: Sizes) -> AtSizes | None:
+            try:
+                numbers = numbers_at(*[sizes[name] for name in names])
+            except ZeroDivisionError:  # of what was no divisor where it was decided on
+                return None
+            if numbers is None:
+                return None
+            known = {id(x): n for x, n in zip(asked, numbers, strict=True)}
+
+            def at_sizes(x: Any) -> Any:
+                found = known.get(id(x))
+                if found is None and isinstance(x, (Extent, ExtentFloat)):
+                    return concrete(scope.complete(sizes))(x)
+                return x if found is None else found
+
+            return at_sizes
+
+        return answer
 
     def packed(self, at_sizes: AtSizes) -> tuple[list[int], int]:
         """Where in the arena each block begins, and the arena's size."""

@@ -19,6 +19,7 @@ from adjoint.engine.core.state import forks
 HUGE_PAGE = 2 << 20
 ADVISED = 4 << 20
 PAGE = 4 << 10
+SPARE = 3  # an arena that grows has up to a quarter of it more than is asked for
 
 
 class Arena:
@@ -35,6 +36,8 @@ class Arena:
         """Have at least so many bytes; users are told where they are now."""
         if nbytes <= self.nbytes:
             return
+        if self.users:  # of many, which would else be told again and again
+            nbytes += -nbytes % (1 << max(nbytes.bit_length() - SPARE, 0))
         align = ALIGN if nbytes < ADVISED else HUGE_PAGE
         with self.lock:
             self.array = np.empty(nbytes + align, np.uint8)

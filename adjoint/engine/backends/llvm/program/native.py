@@ -232,6 +232,8 @@ class Native:
 
 def allocate(arena: Arena, image: ProgramImage) -> None:
     """Memory for a program's own values."""
+    if image.arena <= arena.nbytes:
+        return  # it is there already
     check(image.arena, lambda: image.memory)
     try:
         arena.reserve(image.arena)
@@ -327,9 +329,9 @@ def _from_disk(task: Task, key: str, arena: Arena | None, options: Options) -> N
     except Unfitting:
         store.default().drop(key)
         return None
-    if image.arena > limit():
-        return None  # planned again, it can say which lines need the memory
     arena = arena or Arena()
+    if image.arena > max(arena.nbytes, 0) and image.arena > limit():
+        return None  # planned again, it can say which lines need the memory
     allocate(arena, image)
     with arena.touched():
         try:

@@ -30,6 +30,7 @@ from adjoint.engine.backends.llvm.loops.kernels import emit
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.target import LLVM
+from adjoint.engine.compiler.memory.footprint import AtSizes
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft, functions_of
 from adjoint.engine.compiler.package.image import ProgramImage
@@ -47,6 +48,11 @@ Load = Callable[[dict[str, Callable[[], library.Text]]], dict[str, library.Nativ
 FAR = 8
 LEAST = 16
 PLANS = 16  # that a family keeps
+WORTH = 4  # times that sizes are put in before what they come to is a function of its own
+# Elements between places where a plan may be checked, if not as far off as can be: the first
+# steps leave remainders as they are. The way there is halved so many times.
+STEPS = (64, 16, 1)
+HALVED = 6
 
 
 @dataclass(eq=False, slots=True)
@@ -60,6 +66,8 @@ class Sized:
     functions: dict[str, library.NativeFunction]
     low: dict[str, int]  # the sizes between which it is believed
     high: dict[str, int]
+    used: int = 0  # how often sizes were put in
+    answers: Callable[[Sizes], AtSizes | None] | None = None  # once it is `WORTH` it
 
     def believed(self, sizes: Sizes) -> bool:
         """Whether the draft was right at these sizes, or at smaller and at larger ones."""
@@ -75,7 +83,28 @@ class Sized:
             else self.sizes[s]
             for s, low in self.low.items()
         }
-        return far if self.allows(far) else {s: sizes[s] for s in self.low}
+        if self.allows(far):
+            return far
+        here = {s: sizes[s] for s in self.low}
+        return next((at for step in STEPS if (at := self.last(here, far, step)) != here), here)
+
+    def last(self, here: Sizes, far: Sizes, step: int) -> Sizes:
+        """Sizes on the way from some to others, in steps, beyond which the plan holds no more.
+
+        They are looked for as if there was one such place; where there are more, any will do.
+        """
+        found, parts, gone = here, 0, 1 << HALVED
+        while gone - parts > 1:
+            part = (parts + gone) // 2
+            at = {
+                s: n + int((far[s] - n) * part / (1 << HALVED) / step) * step
+                for s, n in here.items()
+            }
+            if self.allows(at):
+                found, parts = at, part
+            else:
+                gone = part
+        return found
 
     def believe(self, sizes: Sizes) -> None:
         """Take note that the draft was right."""
@@ -84,11 +113,21 @@ class Sized:
 
     def allows(self, sizes: Sizes) -> bool:
         """Whether the plan holds at these sizes and was made for such."""
-        return near(sizes, self.reference) and self.scope.allow(sizes)
+        if not near(sizes, self.reference):
+            return False
+        if self.answers is not None:
+            return self.answers(sizes) is not None
+        return self.scope.allow(sizes)
 
     def at(self, sizes: Sizes) -> Made:
-        """What runs tasks of these sizes."""
-        return self.draft.at(self.scope.complete(sizes)), self.functions
+        """What runs tasks of these sizes, which the plan allows."""
+        self.used += 1
+        if self.used == WORTH:
+            self.answers = self.draft.answers(self.scope, [*self.low])
+        at_sizes = None if self.answers is None else self.answers(sizes)
+        if at_sizes is None:
+            return self.draft.at(self.scope.complete(sizes)), self.functions
+        return self.draft.image(at_sizes), self.functions
 
 
 @dataclass(eq=False, slots=True)
@@ -211,9 +250,13 @@ def foretold(task: Task, options: Options, plan: Sized, sizes: Sizes, load: Load
 
 
 def odd(plan: Sized, sizes: Sizes) -> Sizes:
-    """Sizes beside some that no vector divides, where the plan holds there."""
+    """Sizes near some that no vector divides, or at least no powers of two: where the plan holds.
+
+    To divide by a power of two a kernel multiplies, which is the same.
+    """
     above, below = ({s: (n - k) | 1 for s, n in sizes.items()} for k in (0, 1))
-    return next((beside for beside in (above, below) if plan.allows(beside)), sizes)
+    more, less = ({s: n * 3 // k for s, n in sizes.items()} for k in (1, 4))
+    return next((at for at in (above, below, more, less) if plan.allows(at)), sizes)
 
 
 def sized_plan(
