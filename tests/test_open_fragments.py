@@ -17,7 +17,7 @@ from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import open_kinds, sightings, small_calls
-from adjoint.engine.graph.eager.fragments import FRAGMENTS
+from adjoint.engine.graph.eager.fragments import FRAGMENTS, name_of
 
 Found = list[tuple[Any, tuple[int, ...]]]
 NEVER = 1 << 30
@@ -42,6 +42,11 @@ def heads(x: Any) -> Any:
     return x.reshape(2, -1, 2, 3).transpose(1, 2)
 
 
+def long(x: Any) -> Any:
+    """Many rows: sums down and along them come in blocks (Note [blocks])."""
+    return ad.cat([x] * 8, 1).reshape(-1, 6)
+
+
 def image(x: Any, n: int) -> Any:
     return x.reshape(2, n, 6, 1).permute(0, 2, 1, 3).expand(2, 6, n, 5)
 
@@ -59,6 +64,10 @@ ALONG: dict[str, Callable[[Any, Any, Any, int], list[Any]]] = {
         (heads(x) @ heads(x).transpose(2, 3)).softmax(-1) @ heads(x),
     ],
     "sums": lambda x, w, b, n: [x.mean(1) + x.var(1) * x.mean(), x.transpose(1, 2).amax(-1)],
+    "long sums": lambda x, w, b, n: [
+        long(x).amax(0), (long(x) * b).exp().mean(0), F.linear(long(x), w, b),
+        (long(x) * long(x)).reshape(-1).sum(), x.max(1).values, long(x) / (1 + long(x)[:, :1] ** 2),
+    ],
     "windows": lambda x, w, b, n: [
         F.max_pool1d(x.transpose(1, 2), 3, 2), F.conv1d(x.transpose(1, 2), w.unsqueeze(2), b),
         F.conv2d(image(x, n), w.reshape(4, 1, 3, 3).expand(4, 6, 3, 3), padding=1),
@@ -109,21 +118,65 @@ def test_many_sizes_are_as_each_by_itself(name: str) -> None:
             np.testing.assert_allclose(a, c, 2e-4, 2e-4 * np.abs(c).max(), True, f"{n} {k}")
 
 
-def test_new_sizes_are_filled_in_rather_than_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    weight = ad.rand(6, 6).requires_grad_()
-    want = np.full(6, 0.5, np.float32) @ np.array(weight.detach()).T
-    for n in range(20, 40):
-        F.linear(ad.ones(n, 6), weight)
-    given = [ad.from_numpy(np.full((n, 6), 0.5, np.float32)) for n in range(121, 139)]
-    made: list[str] = []
+def drawn(*shape: int) -> Any:
+    return ad.from_numpy(np.random.default_rng(7).standard_normal(shape).astype(np.float32))
+
+
+def made(*shape: int) -> Any:
+    """What was computed: leaves with gradients are parameters, whose sizes stay."""
+    return drawn(*shape).requires_grad_() * 2
+
+
+def attended(n: int) -> Any:
+    q = made(2, n, 3, 2, 4).permute(2, 0, 3, 1, 4)
+    mask = ad.from_numpy(np.arange(n) < n - 3).expand(2, 1, 1, n)
+    return F.scaled_dot_product_attention(*q, attn_mask=mask)
+
+
+WEIGHT = drawn(6, 6).requires_grad_()
+# What is done at a size, and the sizes it is done at: other ones than came before.
+FILLED: dict[str, tuple[Callable[[int], Any], Sequence[int]]] = {
+    "linear": (lambda n: F.linear(made(n, 6), WEIGHT), range(121, 139)),
+    "column sums": (lambda n: F.linear(drawn(n, 6), WEIGHT, WEIGHT[0]), range(571, 589)),
+    "long sums": (lambda n: made(n).sum(), range(9000, 9400, 37)),
+    "batch norm": (
+        lambda n: F.batch_norm(
+            made(2, 6, n, 32), None, None, WEIGHT[0], WEIGHT[1], True
+        ),
+        range(36, 64, 2),
+    ),
+    "attention": (attended, range(101, 135, 3)),
+    "largest": (lambda n: drawn(n, 33).max(1).values, range(121, 139)),
+    "by a column": (
+        lambda n: made(n, 6) / drawn(n)[:, None], range(121, 139)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_new_sizes_are_filled_in_rather_than_planned(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_kinds, "OFTEN_MET", 3)
+    work, sizes = FILLED[name]
+    planned: list[str] = []
     plain = FRAGMENTS.make
 
-    def noted(key: Any, *rest: Any) -> Any:
-        made.append(str(key))
-        return plain(key, *rest)
+    def noted(key: Any, tensors: Any, *rest: Any) -> Any:
+        fragment = plain(key, tensors, *rest)
+        if fragment is not None and not (len(tensors) == 1 and open_kinds.is_parameter(tensors[0])):
+            planned.append(name_of(key))
+        return fragment
 
+    def run(n: int) -> Any:
+        out = work(n)
+        if out.requires_grad:
+            (out * out).sum().backward()
+        return out
+
+    for n in (*sizes[::2], *sizes[1::2]):
+        run(n)
     monkeypatch.setattr(FRAGMENTS, "make", noted)
-    results = [F.linear(x, weight) for x in given]
-    assert not made
-    for out in results:
-        np.testing.assert_allclose(np.array(out.detach())[-1], want, 1e-5)
+    for n in sizes[:5]:
+        run(n + 200)
+    assert not planned
