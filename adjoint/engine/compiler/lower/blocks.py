@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from adjoint.engine.compiler.lower.legalise import Legal
 
 ROW_BLOCK = 1024  # elements that lie side by side
-COLUMN_BLOCK, TALL_BLOCK = 64, 512  # rows, of few and of many
-TALL = 1 << 13
+# Rows of columns that are at most so long, and of longer ones: pieces enough for many workers, and
+# not so many that to add them up takes long.
+COLUMN_BLOCKS = ((1 << 11, 64), (1 << 14, 256))
+TALL_BLOCK = 1024
 # Elements that depend on where they are, or on others than those in the same place.
 PLACED = frozenset({"triu", "tril", "random", "arange", "scatter", "gather", "index", "require"})
 MOST = 16  # operations that are done block by block rather than all at once
@@ -36,7 +38,7 @@ def block_length(length: int, columns: bool) -> int:
     """How many elements a block of a long reduction has."""
     if not columns:
         return ROW_BLOCK
-    return COLUMN_BLOCK if length <= TALL else TALL_BLOCK
+    return next((block for most, block in COLUMN_BLOCKS if length <= most), TALL_BLOCK)
 
 
 def reduced_blocks(legal: Legal, record: Record, x: Value, dim: int, block: int) -> Value:
