@@ -88,7 +88,7 @@ class Sized:
         here = {s: sizes[s] for s in self.low}
         return next((at for step in STEPS if (at := self.last(here, far, step)) != here), here)
 
-    def last(self, here: Sizes, far: Sizes, step: int) -> Sizes:
+    def last(self, here: dict[str, int], far: Sizes, step: int) -> dict[str, int]:
         """Sizes on the way from some to others, in steps, beyond which the plan holds no more.
 
         They are looked for as if there was one such place; where there are more, any will do.
