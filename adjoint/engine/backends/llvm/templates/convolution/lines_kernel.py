@@ -74,19 +74,7 @@ class LineSums(Narrow):
             first = chunk * word.part
             count = w.least(word.positions - first, word.part)
             self.walk.fill((self.places, self.outs), first, count, word.positions)
-
-            def group(g: V) -> None:
-                source = w.at(self.source, self.kind, g * word.group_source)
-
-                def row(m: V) -> None:
-                    to = g * word.group_target + m * word.row_target
-                    target = w.at(self.target, self.kind, to)
-                    of = g * word.group_other + m * word.row_other
-                    self.plane(source, w.at(self.other, self.kind, of), target, count)
-
-                w.loop(0, word.m, row)
-
-            w.loop(*self.groups(part), group)
+            self.channels(part, lambda *at: self.plane(*at, count))
 
         w.pieces(word.pieces, piece)
         return w.finish(name)

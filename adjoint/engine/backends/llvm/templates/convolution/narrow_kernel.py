@@ -7,7 +7,7 @@ groups, so that their table is made once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,6 +79,23 @@ class Narrow:
         first = part * self.word.group_block
         return first, self.w.least(first + self.word.group_block, self.word.groups)
 
+    def channels(self, part: V, body: Callable[[str, str, str], None]) -> None:
+        """Do body(source, weights, target) for each output channel of a piece's groups."""
+        w, word = self.w, self.word
+
+        def group(g: V) -> None:
+            source = w.at(self.source, self.kind, g * word.group_source)
+
+            def row(m: V) -> None:
+                to = g * word.group_target + m * word.row_target
+                target = w.at(self.target, self.kind, to)
+                of = g * word.group_other + m * word.row_other
+                body(source, w.at(self.other, self.kind, of), target)
+
+            w.loop(0, word.m, row)
+
+        w.loop(*self.groups(part), group)
+
     def read(self, base: str, table: str, v: V, at: V, near: bool) -> V:
         """A vector of positions, from `at` in an array."""
         w, j = self.w, v * self.lanes
@@ -108,19 +125,7 @@ class Sums(Narrow):
             vectors = self.tables(first, count, word.positions)
             self.flag_runs(vectors)
 
-            def group(g: V) -> None:
-                source = w.at(self.source, self.kind, g * word.group_source)
-
-                def row(m: V) -> None:
-                    to = g * word.group_target + m * word.row_target
-                    target = w.at(self.target, self.kind, to)
-                    of = g * word.group_other + m * word.row_other
-                    weights = w.at(self.other, self.kind, of)
-                    self.row(source, weights, target, vectors, count)
-
-                w.loop(0, word.m, row)
-
-            w.loop(*self.groups(part), group)
+            self.channels(part, lambda *at: self.row(*at, vectors, count))
 
         w.pieces(word.pieces, piece)
         return w.finish(name)
