@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.triton_programs import PROGRAMS
+
 pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) interprets the kernels")
 QUICK = (
     "chain", "bfloat16", "integers", "extremes", "norm", "long rows", "picked", "put", "draws",
@@ -46,9 +48,9 @@ def compare(names: tuple[str, ...], optimizers: tuple[str, ...], steps: int) -> 
             assert losses == pytest.approx(want, rel=1e-5), backend
 
 
-def compare_random(count: int) -> None:
+def compare_random(count: int, drawn: int) -> None:
     """Run random programs both ways; called in a process that interprets."""
-    from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis import HealthCheck, Phase, given, seed, settings
 
     importlib.import_module("tests.triton_interpreter")
     native = importlib.import_module("tests.test_native_programs")
@@ -58,6 +60,7 @@ def compare_random(count: int) -> None:
         max_examples=count, deadline=None, suppress_health_check=list(HealthCheck), database=None,
         phases=[Phase.generate],
     )  # fmt: skip
+    @seed(drawn)
     @given(random.programs(12))
     def run(program: Any) -> None:
         with np.errstate(all="ignore"):
@@ -229,11 +232,17 @@ def test_rows_are_put_into_state_where_it_lies() -> None:
     )
 
 
+# The interpreter scans element by element: minutes for long lines, which a GPU's tests have.
 @pytest.mark.slow
-def test_all_programs_equal_eager() -> None:
-    names = importlib.import_module("tests.triton_programs").PROGRAMS
-    # The interpreter scans element by element: minutes for long lines, which a GPU's tests have.
-    in_a_process(tuple(n for n in names if n != "running long"), ("AdamW", "SGD"), 4)
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "running long"])
+def test_all_programs_equal_eager(name: str) -> None:
+    in_a_process((name,), ())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
+def test_training_equals_eager(optimizer: str) -> None:
+    in_a_process((), (optimizer,))
 
 
 @pytest.mark.slow
@@ -246,5 +255,6 @@ def test_weights_of_few_bits_are_multiplied_as_in_float64() -> None:
 
 
 @pytest.mark.slow
-def test_random_programs_equal_the_interpreter() -> None:
-    run_script("t.compare_random(150)")
+@pytest.mark.parametrize("part", range(10))
+def test_random_programs_equal_the_interpreter(part: int) -> None:
+    run_script(f"t.compare_random(15, {part})")
