@@ -74,7 +74,7 @@ class LineSums(Narrow):
             first = chunk * word.part
             count = w.least(word.positions - first, word.part)
             self.walk.fill((self.places, self.outs), first, count, word.positions)
-            self.channels(part, lambda *at: self.plane(*at, count))
+            self.channels(part, lambda x, by, to: self.plane(x, by, to, count))
 
         w.pieces(word.pieces, piece)
         return w.finish(name)

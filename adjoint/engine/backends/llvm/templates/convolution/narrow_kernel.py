@@ -125,7 +125,7 @@ class Sums(Narrow):
             vectors = self.tables(first, count, word.positions)
             self.flag_runs(vectors)
 
-            self.channels(part, lambda *at: self.row(*at, vectors, count))
+            self.channels(part, lambda x, by, to: self.row(x, by, to, vectors, count))
 
         w.pieces(word.pieces, piece)
         return w.finish(name)
