@@ -39,7 +39,7 @@ def _forward(compute: Method, name: str) -> Method:
 
     def method(self: Tensor, other: Any) -> Any:
         if isinstance(other, _OPERAND):
-            if small is not None and not self._requires_grad and may_be_small(self):
+            if small is not None and not self._requires_grad and may_be_small(self, called=True):
                 result = call_small(small, compute, (self, other), NO_PARAMETERS)
                 if result is not None:
                     return result
@@ -141,7 +141,7 @@ def _unary(compute: Method, name: str) -> Method:
                 "~ (operator.invert) is only implemented on integer and Boolean-type tensors, "
                 f"received {self.dtype.name}"
             )
-        if small is not None and not self._requires_grad and may_be_small(self):
+        if small is not None and not self._requires_grad and may_be_small(self, called=True):
             result = call_small(small, compute, (self,), NO_PARAMETERS)
             if result is not None:
                 return result
@@ -177,7 +177,7 @@ _small_products = small_calls("matmul")
 
 def _product(x: Tensor, y: Tensor) -> Tensor:
     """`x @ y`; the public function, which knows a policy, where autocast is on."""
-    if _small_products is not None and not x._requires_grad and may_be_small(x):
+    if _small_products is not None and not x._requires_grad and may_be_small(x, called=True):
         result = call_small(_small_products, matmul.product, (x, y), NO_PARAMETERS)
         if result is not None:
             product: Tensor = result

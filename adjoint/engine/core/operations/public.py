@@ -18,6 +18,7 @@ from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import as_dtype
 from adjoint.engine.core.operations.autocast import FUNCTIONS
+from adjoint.engine.core.operations.dispatch import for_inference, mark_for_inference
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.older import SCALED, modern
 from adjoint.engine.core.operations.overrides import (
@@ -183,7 +184,7 @@ def _adapted(
                     return taken
         elif (
             small is not None
-            and CONTEXT.plain
+            and (CONTEXT.plain or (CONTEXT.inferring and not CONTEXT.grad_enabled))
             and not LISTENERS
             and not (small.may_write and writes(args, kwargs))
             and "out" not in kwargs
@@ -196,6 +197,8 @@ def _adapted(
                     or is_of_device(args)
                 )
             ):
+                if CONTEXT.inferring:
+                    return for_inference(variant, args, kwargs, (*args, *kwargs.values()))
                 if small.on_device:
                     result = call_on_device(small, variant, args, kwargs)
                     if result is not None:
@@ -213,6 +216,8 @@ def _adapted(
                 if result is not None:
                     return result
             elif small.makes and DEVICE_LAYOUTS:
+                if CONTEXT.inferring:
+                    return for_inference(variant, args, kwargs, ())
                 result = call_making(small, variant, args, kwargs)
                 if result is not None:
                     return result
@@ -268,14 +273,15 @@ def writes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return bool(kwargs.get("inplace")) or any(x is True for x in args)
 
 
-def may_be_small(x: Any) -> bool:
+def may_be_small(x: Any, called: bool = False) -> bool:
     """Whether x is no GPU's, and nothing is going on that a program of a small call does not know.
 
-    A GPU's tensors have fragments, which such a program would only be looked for before.
+    A GPU's tensors have fragments, which such a program would only be looked for before. Of
+    inference mode `call_small` knows; callers that make tensors themselves do not.
     """
     return (
         not (DEVICE_LAYOUTS and x._array.__class__ in DEVICE_LAYOUTS)
-        and CONTEXT.plain
+        and (CONTEXT.plain or (called and CONTEXT.inferring and not CONTEXT.grad_enabled))
         and not LISTENERS
         and not OVERRIDES.active
         and CONTEXT.device in ON_CPU
@@ -396,6 +402,8 @@ def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], given: dict[st
             except Exception:  # as it is, it succeeds or says what is wrong
                 result = None
             if result is not None:
+                if CONTEXT.inferring:
+                    mark_for_inference(result, operands)
                 return small.rebuild(result) if result.__class__ is tuple else result
         if not kwargs or small.draws or "out" in kwargs:
             break
@@ -405,7 +413,11 @@ def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], given: dict[st
         kwargs = plain  # once more, with all tensors among the operands
     small.seen += 1
     if not small.seen % EVERY:
-        HOOKS.note_call(small, operands, kwargs, lambda: fn(*args, **given))
+        noted = (small, operands, kwargs, lambda: fn(*args, **given))
+        if CONTEXT.inferring:
+            for_inference(HOOKS.note_call, noted, {}, operands)
+        else:
+            HOOKS.note_call(*noted)
     return None
 
 

@@ -27,6 +27,7 @@ class Context(threading.local):
     # Class attributes are the defaults a new thread starts with.
     plain: bool = True  # nothing below is on but grad mode: the fast path applies
     settled: bool = True  # the same, autocast left aside
+    inferring: bool = False  # inference mode is on and nothing else: it would be plain without
     grad_enabled: bool = True
     inference: bool = False
     levels: tuple[Level, ...] = ()
@@ -57,17 +58,18 @@ class Context(threading.local):
             setattr(self, name, value)
         if _DECIDING.isdisjoint(fields):
             return before
-        self.settled = not (
+        undisturbed = not (
             self.levels
             or self.capture is not None
             or self.anomaly
-            or self.inference
             or self.saved_hooks
             or self.reference
             or self.observers
             or self.takers
         )
+        self.settled = undisturbed and not self.inference
         self.plain = self.settled and self.autocast is None
+        self.inferring = undisturbed and self.inference and self.autocast is None
         return before
 
     def having(self, **fields: Any) -> ContextOverride:

@@ -78,14 +78,15 @@ def getitem(self: Tensor, key: Any) -> Any:
     array = self._array
     index = quick_index(key, array.shape)
     if index is not None:
-        if not CONTEXT.plain or array.__class__ is Window:
+        if not (CONTEXT.plain or CONTEXT.inferring) or array.__class__ is Window:
             return SLICE(self, index=index)
         # What executing SLICE comes to, without the way there: 3 us instead of 8.
         shown = shown_by(array, key)
         params = {"index": index}
         out = window(self, shown, SLICE, params)
         mark_view(out, self)
-        if (self._requires_grad or self._base is not None) and CONTEXT.grad_enabled:
+        followed = CONTEXT.grad_enabled and not CONTEXT.inferring
+        if followed and (self._requires_grad or self._base is not None):
             HOOKS.attach(SLICE, (self,), params, out)
         return out
     if isinstance(key, Tensor) and array.shape:

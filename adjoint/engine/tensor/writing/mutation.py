@@ -174,7 +174,9 @@ def direct_array(target: Tensor) -> Any:
     counts the write: `target._storage.version += 1`. Autocast has no say in what is written.
     """
     array = target._array
-    if not CONTEXT.settled or type(array) is Window or target._storage.version < 0:
+    if type(array) is Window or not (CONTEXT.settled or CONTEXT.inferring):
+        return None
+    if target._storage.version < 0 and not CONTEXT.inferring:
         return None
     if CONTEXT.grad_enabled:
         holder = target if target._base is None else root_of(target)
@@ -193,7 +195,7 @@ def _is_constant(x: Any) -> bool:
 
 def constants(*tensors: Tensor) -> bool:
     """Whether all are concrete, on one device and off the tape."""
-    if not CONTEXT.plain:
+    if not (CONTEXT.plain or CONTEXT.inferring):
         return False
     first, followed = None, CONTEXT.grad_enabled
     for t in tensors:
