@@ -16,6 +16,7 @@ import pytest
 import adjoint as ad
 from adjoint.autograd import Function
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.nn import functional as F
 
 
 def leaf(*values: float) -> Any:
@@ -511,3 +512,65 @@ def test_gradients_by_weights_of_counts_and_values_at_a_step() -> None:
     x = leaf(-1.0, 0.0, 2.0)
     by_x, by_values = ad.autograd.grad(ad.heaviside(x, values).sum(), (x, values))
     assert (by_x.tolist(), by_values.tolist()) == ([0.0, 0.0, 0.0], [0.0, 1.0, 0.0])
+
+
+def _in_inference_mode(x: ad.Tensor, w: ad.Tensor) -> list[ad.Tensor]:
+    """Results of calls of many kinds: new, views, arguments, written to, of lists, made alone."""
+    cell, index = ad.zeros(3, 4), ad.tensor([1, 0])
+    cell[1] = x[0]
+    cell[:, :2] = 2.0
+    cell[cell > 1] += 1
+    cell.mul_(x).add_(1, alpha=0.5)
+    kept = x.clone()
+    kept.copy_(cell)
+    kept -= 1
+    return [
+        cell, kept, x * 2, 2 / x, x * w, -x, x @ w.T, x.view(12), x.T, w.T, x.T.reshape(12), x[0],
+        x[:, None], x[index], x[x > 0], x[..., 1:], x.float(), x.double(), x.contiguous(),
+        x.expand(2, 3, 4), x.detach(), w.detach(), x.exp(), x.sum(), x.mean(-1, keepdim=True),
+        *x.max(0), *x.split(2, 1), *x.sort(), ad.cat([x, w]), ad.stack((x, x)), ad.where(x > 0, x, w),
+        ad.ones(2), ad.arange(3), ad.tensor([1.0]),
+        F.linear(x, w), F.softmax(x, -1), F.layer_norm(x, (4,), w[0], bias=w[1]), F.dropout(x, 0.5, False),
+        F.pad(x, (1, 0)), F.relu(x), ad.einsum("ij,kj->ik", x, w), x.to_sparse().to_dense(),
+        ad.linalg.svd(x).S, ad.mul(x, 2, out=ad.empty(3, 4)),
+    ]  # fmt: skip
+
+
+def test_short_ways_in_inference_mode() -> None:
+    """Values and marks are those of the general way, whichever programs calls have by then."""
+
+    def look(y: ad.Tensor) -> Any:
+        return y.dtype, y.stride(), y.is_inference(), y.requires_grad
+
+    x = ad.linspace(-2.0, 3.0, 12).view(3, 4)
+    w = ad.linspace(0.5, 1.5, 12).view(3, 4).requires_grad_()
+    with ad.inference_mode(), CONTEXT.having(reference=True):
+        want = _in_inference_mode(x, w)
+    for _ in range(6):  # native programs are made of calls seen before
+        with ad.inference_mode():
+            got = _in_inference_mode(x, w)
+        assert [look(y) for y in got] == [look(y) for y in want]
+        for y, z in zip(got, want, strict=True):
+            np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=1e-5, atol=1e-6)
+        assert not any(y.is_inference() for y in _in_inference_mode(x, w.detach()))
+    assert CONTEXT.plain
+
+
+def test_gradients_on_in_inference_mode() -> None:
+    """Nothing is recorded there, though the mode says that it would be."""
+    w = ad.ones(3, 4, requires_grad=True)
+    with ad.inference_mode(), ad.enable_grad():
+        results = [w * 2, w.exp(), w[0], w.T, w @ w.T, F.softmax(w, 0)]
+        assert not any(y.requires_grad for y in results)
+    assert [y.is_inference() for y in results] == [True, True, False, False, True, True]
+
+
+def test_errors_leave_inference_mode_as_it_was() -> None:
+    x = ad.ones(3)
+    with ad.inference_mode():
+        with pytest.raises(RuntimeError):
+            x @ ad.ones(4)
+        assert ad.is_inference_mode_enabled()
+        assert (x + 1).is_inference()
+    assert CONTEXT.plain
+    assert not (x + 1).is_inference()
