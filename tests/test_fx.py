@@ -69,6 +69,40 @@ def test_a_graph_can_be_changed() -> None:
     assert " - 1" in traced.code
 
 
+def test_programs_as_text() -> None:
+    """Graph and code read as PyTorch prints them, and the code runs by itself."""
+
+    def f(x: Any, y: int = 2) -> Any:
+        return {"a": x.sum(dim=-1), "b": [ad.cat([x, x], dim=1), y], "c": x.to(ad.float16)}
+
+    traced = fx.symbolic_trace(f)
+    assert str(traced.graph).splitlines() == [
+        "graph():",
+        "    %x : [num_users=3] = placeholder[target=x]",
+        "    %y : [num_users=1] = placeholder[target=y](default=2)",
+        "    %sum_1 : [num_users=1] = call_method[target=sum](args = (%x,), kwargs = {dim: -1})",
+        (
+            "    %cat : [num_users=1] = call_function[target=torch.cat](args = ([%x, %x],), "
+            "kwargs = {dim: 1})"
+        ),
+        (
+            "    %to : [num_users=1] = call_method[target=to](args = (%x, adjoint.float16), "
+            "kwargs = {})"
+        ),
+        "    return {'a': sum_1, 'b': [cat, y], 'c': to}",
+    ]
+    assert traced.code == (
+        "\n\n\ndef forward(self, x, y = 2):\n"
+        "    sum_1 = x.sum(dim = -1)\n"
+        "    cat = torch.cat([x, x], dim = 1)\n"
+        "    to = x.to(torch.float16);  x = None\n"
+        "    return {'a': sum_1, 'b': [cat, y], 'c': to}\n    "
+    )
+    names: dict[str, Any] = {"torch": ad}
+    exec(traced.code, names)
+    assert close(names["forward"](None, ad.ones(2, 3))["b"][0], ad.ones(2, 6))
+
+
 def test_interpreter_transformer_and_shapes() -> None:
     net, x = Net(), ad.randn(2, 4)
     traced = fx.symbolic_trace(net)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from adjoint.engine.core.dtype import DType
 from adjoint.fx.node import Node, map_arg, qualified_name
 
 _RESERVED = {*keyword.kwlist, *dir(builtins), "self", "inf", "nan", "NoneType", "device"}
@@ -73,7 +75,7 @@ class Graph:
         graph():
             %x : [num_users=1] = placeholder[target=x]
             %add : [num_users=1] = call_function[target=operator.add](args = (%x, 1), kwargs = {})
-            return %add
+            return add
     """
 
     def __init__(
@@ -295,6 +297,13 @@ def _attribute(module: Any, path: str) -> Any:
     return module
 
 
+def _found(value: Any, path: str) -> Any:
+    """What a path leads to, None where it leads nowhere."""
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
+
+
 class _NodeList:
     """A graph's nodes, walked over as they were when the walk began, less those erased."""
 
@@ -346,7 +355,9 @@ class _Writer:
         if not any(node.op == "output" for node in self.graph.nodes):
             body.append("pass")
         lines = "".join(f"    {line}\n" for line in body)
-        return PythonCode(f"def forward({', '.join(parameters)}):\n{lines}", self.globals)
+        # Blank lines and the last indentation are PyTorch's: programs print the text.
+        source = f"\n\n\ndef forward({', '.join(parameters)}):\n{lines}    "
+        return PythonCode(source, self.globals)
 
     def _last_uses(self) -> dict[Node, list[Node]]:
         """By node, the values that nobody needs after it."""
@@ -427,8 +438,15 @@ class _Writer:
                 return name
         named = callable(value) and hasattr(value, "__name__")
         path = qualified_name(value) if named else _snake(type(value).__name__)
+        if isinstance(value, DType):
+            path = f"torch.{value.name}"
         if getattr(builtins, path, None) is value:
             return path
+        if path.startswith("torch.") and "torch" not in self.names._used:
+            package = sys.modules[__name__.partition(".")[0]]
+            if _found(package, path.partition(".")[2]) is value:
+                self.globals["torch"] = package
+                return path
         name = self.names.make(path.replace(".", "_"))
         self.globals[name] = value
         return name

@@ -102,7 +102,7 @@ class GraphModule(Module):
 
     def print_readable(self, print_output: bool = True, *_: Any, **__: Any) -> str:
         """The class as Python would write it."""
-        body = "".join(f"    {line}\n" for line in self._code.splitlines())
+        body = "".join(f"    {line}\n" for line in self._code.strip().splitlines())
         text = f"class {type(self).__name__}(torch.nn.Module):\n{body}"
         if print_output:
             print(text)
@@ -166,7 +166,8 @@ class GraphModule(Module):
         return _rebuild, (state, written(self._graph), type(self).__name__)
 
     def __str__(self) -> str:
-        return f"{super().__str__()}\n\n\n\n{self._code}"
+        more = "# To see more debug info, please use `graph_module.print_readable()`"
+        return f"{super().__str__()}\n{self._code}\n{more}"
 
 
 class NodeReference(NamedTuple):

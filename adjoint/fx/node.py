@@ -172,17 +172,15 @@ class Node:
     def format_node(self, *_: Any, **__: Any) -> str:
         """One line that says it."""
         target = self.target if isinstance(self.target, str) else qualified_name(self.target)
-        if self.op == "placeholder":
-            return f"%{self.name} : [num_users={len(self.users)}] = placeholder[target={target}]"
         if self.op == "output":
-            return f"return {_shown(self.args[0])}"
+            return f"return {self.args[0]}"
+        line = f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={target}]"
+        if self.op == "placeholder":
+            return f"{line}(default={_shown(self.args[0])})" if self.args else line
         if self.op == "get_attr":
-            return f"%{self.name} : [num_users={len(self.users)}] = get_attr[target={target}]"
-        arguments = f"args = {_shown(self.args)}, kwargs = {_shown(self.kwargs)}"
-        return (
-            f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={target}]"
-            f"({arguments})"
-        )
+            return line
+        named = ", ".join(f"{name}: {_shown(value)}" for name, value in self.kwargs.items())
+        return f"{line}(args = {_shown(self.args)}, kwargs = {{{named}}})"
 
     def __repr__(self) -> str:
         return self.name
