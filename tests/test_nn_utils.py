@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import pickle
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
+import numpy as np
 import pytest
 
 import adjoint as ad
@@ -134,3 +135,66 @@ def test_functional_call_leaves_the_module_alone() -> None:
     assert net[0].weight is held
     with pytest.warns(FutureWarning, match="func.functional_call"):
         nn.utils.stateless.functional_call(net, zeros, (ad.ones(4, 2),))
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.int64, ad.bool, ad.bfloat16])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padded_sequences(dtype: ad.dtype, side: str) -> None:
+    """Followed by the tape or not, elements and layout are those of rows filled one by one."""
+    rest, value = (2, 3), 1
+    rows = [(ad.arange(6.0 * n).reshape(2, n, 3).transpose(0, 1) - 2).to(dtype) for n in (3, 1, 4)]
+    want = np.full((3, 4, *rest), value, dtype=rows[0].numpy().dtype)
+    for row, x in zip(want, rows, strict=True):
+        row[4 - len(x) if side == "left" else 0 :][: len(x)] = x.numpy()
+    for batch_first, ordered in ((True, want), (False, want.swapaxes(0, 1))):
+        got = nn.utils.rnn.pad_sequence(rows, batch_first, value, side)
+        assert got.dtype is dtype
+        assert got.is_contiguous()
+        assert got.numpy().tolist() == ordered.tolist()
+        if dtype is ad.float32:
+            followed = [x.clone().requires_grad_() for x in rows]
+            padded = nn.utils.rnn.pad_sequence(followed, batch_first, value, side)
+            assert padded.tolist() == got.tolist()
+            padded.mul(3).sum().backward()
+            assert all(x.grad.eq(3).all() for x in followed)
+        with ad.inference_mode():
+            assert nn.utils.rnn.pad_sequence(rows, batch_first, value, side).is_inference()
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.int64, ad.bool, ad.bfloat16, ad.complex64])
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3), (3, 1, 2)])
+def test_many_stacked(dtype: ad.dtype, shape: tuple[int, ...]) -> None:
+    """Stacks of many little tensors, of every layout, are NumPy's of their elements."""
+    size = 40
+    base = (ad.arange(float(size * max(1, prod(shape)))) % 7).to(dtype)
+    whole = base[: size * prod(shape)].reshape(size, *shape)
+    for source in (whole, whole.transpose(0, -1).contiguous().transpose(0, -1)):
+        rows = list(source)
+        for dim in range(-len(shape) - 1, len(shape) + 1):
+            got = ad.stack(rows, dim)
+            assert got.dtype is dtype
+            assert got.is_contiguous()
+            assert not any(got.data_ptr() == x.data_ptr() for x in rows if x.numel())
+            want = np.stack([x.numpy() for x in rows], dim)
+            assert got.shape == want.shape
+            assert got.tolist() == want.tolist()
+
+
+def test_many_stacked_that_the_general_way_takes() -> None:
+    rows = [ad.ones(3, requires_grad=True) for _ in range(9)]
+    ad.stack(rows).mul(2).sum().backward()
+    assert all(x.grad.tolist() == [2.0, 2.0, 2.0] for x in rows)
+    views = list(ad.ones(9, 3, requires_grad=True))
+    assert ad.stack(views).requires_grad
+    mixed = [*(x.detach() for x in rows), ad.ones(3, dtype=ad.float64)]
+    assert ad.stack(mixed).dtype is ad.float64
+    with pytest.raises(RuntimeError, match="equal size"):
+        ad.stack([*mixed, ad.ones(4)])
+    with pytest.raises(IndexError):
+        ad.stack(mixed[:9], 2)
+    with pytest.raises(TypeError, match="element 9"):
+        ad.stack([*mixed[:9], 1.0])
+    with ad.inference_mode():
+        assert ad.stack(mixed[:9]).is_inference()
+    assert ad.func.vmap(lambda x: ad.stack([x] * 8))(ad.ones(2, 3)).shape == (2, 8, 3)
+    assert ad.compile(lambda x: ad.stack([x] * 8))(ad.ones(3)).shape == (8, 3)

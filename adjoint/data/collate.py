@@ -112,7 +112,7 @@ def _collate_sequences(batch: Any, first: Sequence[Any], table: dict[Any, Any]) 
 
 def _collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
     first = batch[0]
-    shapes = {tuple(x.shape) for x in batch}
+    shapes = {x._array.shape for x in batch}
     if len(shapes) > 1:
         other = next(i for i, x in enumerate(batch) if x.shape != first.shape)
         raise ShapeError(

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from numpy import ndarray
+
 from adjoint.engine.backends.array.interop import tensor
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import int64
@@ -14,6 +16,7 @@ from adjoint.engine.ops.create.creation import full
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.reading.item import elements
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.writing.mutation import constants
 
 __all__ = [
     "PackedSequence",
@@ -282,6 +285,25 @@ def _padded(x: Tensor, length: int, value: float, side: str) -> Tensor:
     return cat([x, rest] if side == "right" else [rest, x], 0)
 
 
+def _copied(
+    rows: list[Tensor], longest: int, batch_first: bool, value: float, side: str
+) -> Tensor | None:
+    """Rows copied one by one into what was filled before; None where somebody follows them."""
+    first = rows[0]
+    if not constants(*rows) or first._array.__class__ is not ndarray:
+        return None
+    rest = first.shape[1:]
+    if any(x.dtype is not first.dtype or x.shape[1:] != rest for x in rows):
+        return None
+    sizes = (len(rows), longest) if batch_first else (longest, len(rows))
+    out = full((*sizes, *rest), value, dtype=first.dtype, device=first.device)
+    by_row = out._array if batch_first else out._array.swapaxes(0, 1)
+    for row, x in zip(by_row, rows, strict=True):
+        array = x._array
+        row[longest - len(array) if side == "left" else 0 :][: len(array)] = array
+    return out
+
+
 def pad_sequence(
     sequences: Tensor | Iterable[Tensor],
     batch_first: bool = False,
@@ -318,6 +340,9 @@ def pad_sequence(
     if not rows:
         raise RuntimeError("pad_sequence: received an empty list of sequences")
     longest = max(x.shape[0] for x in rows)
+    copied = _copied(rows, longest, batch_first, padding_value, padding_side)
+    if copied is not None:
+        return copied
     padded = [_padded(x, longest, padding_value, padding_side) for x in rows]
     return stack(padded, 0 if batch_first else 1)
 

@@ -22,12 +22,13 @@ from adjoint.engine.backends.array.gpu.transfers import copy_across, is_pinned, 
 from adjoint.engine.backends.array.memory.filling import copy, fill
 from adjoint.engine.backends.array.memory.strides import element_strides, span, strided
 from adjoint.engine.backends.array.quiet import quietly
+from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.core.device import CPU, CURRENT_INDEX
 from adjoint.engine.core.dtype import bfloat16, float16, float32, float64
 from adjoint.engine.core.errors import DeviceError, FileError
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import PUBLIC
-from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
@@ -360,6 +361,11 @@ def used_by(array: Array, stream: Any) -> None:
     POOLS[0].used_by(array, stream.wrapped)
 
 
+def computed(record: Record, arrays: list[Array], **params: Any) -> Tensor:
+    """What a record's kernel makes of NumPy's arrays that fit it, new, and nothing else."""
+    return wrap(kernel_for(record)(*arrays, **params))  # type: ignore[misc]
+
+
 class Buffers:
     """The backend's face to the tensor layer (`HOOKS.array`)."""
 
@@ -367,6 +373,7 @@ class Buffers:
     address = staticmethod(address)
     take_over = staticmethod(take_over)
     check_overlap = staticmethod(check_overlap)
+    computed = staticmethod(computed)
     full_device = staticmethod(full_device)
     copy_across = staticmethod(copy_across)
     copy_into = staticmethod(copy_into)

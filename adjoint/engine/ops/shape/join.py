@@ -7,12 +7,17 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.errors import DeviceError, ShapeError, warn_user
 from adjoint.engine.core.operations.families import device_of, linear
-from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.overrides import OVERRIDES
+from adjoint.engine.core.operations.public import is_followed, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec, wrap_dim
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.shape.dims import atleast_1d, atleast_2d, atleast_3d
@@ -81,6 +86,40 @@ STACK = linear(
     fragment="plain",
     in_steps=True,
 )
+
+
+# Tensors from which on, and elements of each up to which, looking at them is what stacking takes.
+MANY, FEW = 6, 4096
+
+
+def _at_once(tensors: Any, dim: int) -> Tensor | None:
+    """Many little tensors stacked by the record's kernel alone; None where it is not so simple.
+
+    On the general way each operand is looked at several times over: for programs that fit, its
+    device, its dtype, its place on the tape. A batch of examples is stacked so.
+    """
+    if tensors.__class__ not in (list, tuple) or len(tensors) < MANY:
+        return None
+    if not CONTEXT.plain or LISTENERS or OVERRIDES.active:
+        return None
+    followed, arrays = CONTEXT.grad_enabled, []
+    for x in tensors:
+        if not isinstance(x, TensorBase):
+            return None
+        if followed and is_followed(x):
+            return None
+        array = x._array  # type: ignore[attr-defined]
+        if array.__class__ is not ndarray or array.size > FEW:
+            return None
+        arrays.append(array)
+    dtype, shape = arrays[0].dtype, arrays[0].shape
+    for array in arrays:
+        if array.dtype is not dtype or array.shape != shape:
+            return None
+    stacked: Tensor = HOOKS.array.computed(
+        STACK, arrays, dim=wrap_dim("stack", dim, len(shape) + 1)
+    )
+    return stacked
 
 
 def _listed(name: str, tensors: Any, shaped: Any = None) -> list[Any]:
@@ -163,6 +202,9 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
         tensor([[1, 2],
                 [3, 4]])
     """
+    joined = _at_once(tensors, dim)
+    if joined is not None:
+        return joined
     many = _listed("stack", tensors)
     return STACK(*many, dim=wrap_dim("stack", dim, many[0].ndim + 1))
 
