@@ -391,15 +391,16 @@ def thin(p: TiledProduct) -> None:
 
 def in_depths(p: TiledProduct) -> bool:
     """Whether parts of the depth are multiplied by themselves."""
-    if any(map(is_extent, (*p.sizes, p.batch))) or p.batch != 1:
+    if any(map(is_undecided, (*p.sizes, p.batch))) or p.batch != 1:
         return False
-    return p.c.rows_lie and p.c.row == p.c.shape[1] and depth_parts(*p.sizes) > 1
+    lies = p.c.rows_lie and p.c.row == p.c.shape[1]
+    return lies and computed(depth_parts, *p.sizes) > 1
 
 
 def by_depths(p: TiledProduct) -> None:
     """A product as the sum of those of parts of the depth."""
     m, n, k = p.sizes
-    parts = depth_parts(m, n, k)
+    parts = computed(depth_parts, m, n, k)
     deep = k // parts
     buffer = PlannedBuffer(ARENA, p.c.base.buffer.dtype, parts * m * n, name="parts")
     each = replace(
