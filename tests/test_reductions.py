@@ -96,6 +96,29 @@ def test_variances_of_a_constant_are_not_negative(value: float, n: int) -> None:
     assert 0 <= x.std().item() <= ulp
 
 
+@pytest.mark.parametrize("run", [lambda x: x.var(1), lambda x: x.std(1), lambda x: x.std((0, 1))])
+def test_variances_too_large_are_infinite(run: Any) -> None:
+    x = ad.tensor([[1e38, 0.0, 1.0, 2.0], [3e38, 3e38, -3e38, 3e38]])
+    for got in (run(x), ad.compile(run)(x)):
+        assert got.isinf().all()
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_variances_of_nothing_are_nan() -> None:
+    for correction in (-1, 0, 1):
+        assert ad.zeros(3, 0).var(1, correction=correction).isnan().all()
+        assert ad.zeros(0).std(correction=correction).isnan()
+
+
+@pytest.mark.parametrize("dtype", [ad.bfloat16, ad.float16, ad.float32, ad.float64])
+@pytest.mark.parametrize("kind", ["sum", "mean", "max", "min", "prod"])
+def test_reductions_of_segments_keep_the_dtype(kind: str, dtype: ad.dtype) -> None:
+    x, lengths = ad.tensor([2.0, 3.0, 4.0], dtype=dtype), ad.tensor([2, 1])
+    out = ad.segment_reduce(x, kind, lengths=lengths)
+    want = {"sum": 5.0, "mean": 2.5, "max": 3.0, "min": 2.0, "prod": 6.0}[kind]
+    assert (out.dtype, out.tolist()) == (dtype, [want, 4.0])
+
+
 @pytest.mark.parametrize("dtype", [ad.bfloat16, ad.float16])
 def test_sums_of_halves_to_a_size_are_rounded_once(dtype: ad.dtype) -> None:
     """Over dimensions in front and within at once, as in the gradient of a channel's bias."""

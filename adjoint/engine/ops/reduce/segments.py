@@ -85,7 +85,7 @@ def _reduced(data: Tensor, reduce: str, lengths: Tensor, axis: int) -> Tensor:
     count = _by_place(missing.to(data.dtype), "sum", place, runs, axis)
     nans = _by_place(WHERE(missing, data, 0.0), "sum", place, runs, axis)
     if reduce == "prod":
-        return out * ((nans + count.eq(0)) * WHERE(count.gt(1), nan, 1.0))
+        return out * ((nans + count.eq(0)) * WHERE(count.gt(1), nan, 1.0).to(data.dtype))
     return WHERE(count.gt(0), nans / count.clamp_min(1), out)
 
 

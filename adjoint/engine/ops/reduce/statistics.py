@@ -36,7 +36,8 @@ def _var(x: Tensor, dims: Dims, keepdim: bool, correction: float) -> Tensor:
     total = SUM(squared(centred), dims=dims, keepdim=keepdim)
     # The mean was rounded, by much where it is large beside the spread. What is left of it in the
     # distances is taken out of the squares; a constant's rounding must not leave less than 0.
-    left = SUM(centred, dims=dims, keepdim=keepdim)
+    # Where squares are too large to be summed, there is nothing to take out.
+    left = SUM(centred, dims=dims, keepdim=keepdim).masked_fill(total.isinf(), 0)
     total = (total - squared(left) / max(count(x.shape, dims), 1)).clamp(min=0)
     return total / _freedom(x.shape, dims, correction)
 
@@ -85,6 +86,8 @@ def _moments(
             f"{name}: only support floating point and complex dtypes, received {input.dtype.name}"
         )
     dims = all_dims(name, dim, input.ndim)
+    if count(input.shape, dims) == 0:
+        correction = max(correction, 0)  # none have no variance, whatever they are divided by
     if count(input.shape, dims) - correction <= 0:
         warn_user(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
