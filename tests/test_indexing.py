@@ -471,3 +471,21 @@ def test_int32_indices() -> None:
     assert x.gather(0, i.reshape(1, 1)).tolist() == [[3]]
     with pytest.raises(RuntimeError, match="int64"):
         x.take(i)
+
+
+@pytest.mark.parametrize("dtype", [ad.bool, ad.uint8])
+def test_masks_of_no_dimensions(dtype: ad.dtype) -> None:
+    """They choose all or nothing, as a mask of a new dimension of one element does."""
+    x, one = ad.arange(6.0).reshape(2, 3), ad.tensor([1])
+    yes, no = ad.tensor(1).to(dtype), ad.tensor(0).to(dtype)
+    nine = ad.tensor(9.0)
+    assert x.index_put((yes,), nine).tolist() == [[9.0] * 3] * 2
+    assert x.index_put((no,), nine).tolist() == x.tolist()
+    assert x.index_put((yes,), nine, accumulate=True).tolist() == (x + 9).tolist()
+    assert x.index_put((yes, one), nine).tolist() == [[0.0, 1.0, 2.0], [9.0] * 3]
+    assert x.index_put((None, yes, one), nine).tolist() == [[0.0, 9.0, 2.0], [3.0, 9.0, 5.0]]
+    assert x.index((yes,)).tolist() == [x.tolist()]
+    assert x.index((no,)).shape == (0, 2, 3)
+    y = x.clone()
+    y.index_put_((yes,), nine)
+    assert y.tolist() == [[9.0] * 3] * 2

@@ -195,6 +195,22 @@ def expand_mask(mask: Tensor, shape: Sequence[int], dim: int) -> list[Tensor]:
     return list(mask.nonzero(as_tuple=True))
 
 
+def _is_mask(index: Tensor) -> bool:
+    return index.dtype is bool_ or index.dtype is uint8
+
+
+def with_dims_for_truths(x: Tensor, indices: Sequence[Any]) -> tuple[Tensor, list[Any]]:
+    """A tensor with a dimension more for each mask of no dimensions, which is then a mask of it."""
+    given: list[Any] = []
+    dim = 0
+    for index in indices:
+        if index is not None and _is_mask(index) and index.ndim == 0 and dim <= x.ndim:
+            x, index = x.unsqueeze(dim), index.reshape(1)
+        given.append(index)
+        dim += index.ndim if index is not None and _is_mask(index) else 1
+    return x, given
+
+
 def resolve_indices(x: Tensor, indices: Sequence[Any]) -> tuple[Dims, list[Tensor]]:
     """A sequence of index tensors, masks and Nones, as dimensions and int64 indices."""
     dims: list[int] = []
@@ -204,7 +220,7 @@ def resolve_indices(x: Tensor, indices: Sequence[Any]) -> tuple[Dims, list[Tenso
         if index is None:
             dim += 1
             continue
-        is_mask = index.dtype is bool_ or index.dtype is uint8
+        is_mask = _is_mask(index)
         covers = index.ndim if is_mask else 1
         if dim + covers > x.ndim:
             raise ShapeIndexError(
@@ -270,18 +286,21 @@ def index_put(
     tensor([2., 0., 1.])
     """
     same_dtype("index_put", input, values)
-    dims, picks = resolve_indices(input, indices)
+    x, indices = with_dims_for_truths(input, indices)
+    dims, picks = resolve_indices(x, indices)
     if not dims:
         return input.clone()
-    wanted = selected_shape(input.shape, [p.shape for p in picks], dims)
+    wanted = selected_shape(x.shape, [p.shape for p in picks], dims)
     if values.ndim > len(wanted):  # an assignment drops leading dimensions of 1, this does not
         raise _mismatch(values, wanted)
     values = fit_values(values, wanted)
-    return INDEX_PUT(input, values, *picks, dims=dims, accumulate=accumulate)
+    out = INDEX_PUT(x, values, *picks, dims=dims, accumulate=accumulate)
+    return out if x is input else out.reshape(input.shape)
 
 
 @method
 def index(self: Tensor, indices: Sequence[Any]) -> Tensor:
     """The elements at the index tensors; None leaves a dimension whole."""
-    dims, picks = resolve_indices(self, indices)
-    return INDEX(self, *picks, dims=dims) if dims else self.clone()
+    x, indices = with_dims_for_truths(self, indices)
+    dims, picks = resolve_indices(x, indices)
+    return INDEX(x, *picks, dims=dims) if dims else self.clone()
