@@ -382,3 +382,21 @@ def test_gaussian_nll_loss_refuses_negative_variances_alone_also_compiled() -> N
         assert call(x, x + 1, ad.tensor([1.0, math.nan, 2.0])).isnan()
         with pytest.raises(ValueError, match="negative entry"):
             call(x, x + 1, ad.tensor([1.0, -1.0, 2.0]))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_last_bag_ends_where_it_is_told(mode: str, compiled: bool) -> None:
+    table = (ad.arange(10.0).reshape(5, 2) ** 2).requires_grad_()
+    index = ad.tensor([4, 0, 3, 1, 2])
+
+    def run(table: Any, ends: Any) -> Any:
+        out = F.embedding_bag(index, table, ends, mode=mode, include_last_offset=True)
+        return out, ad.autograd.grad(out.sum(), table)[0]
+
+    for end in (2, 3, 5):
+        ends = ad.tensor([0, 2, end])
+        got = (ad.compile(run) if compiled else run)(table, ends)
+        bags = F.embedding_bag(index[:end], table, ends[:-1], mode=mode)
+        want = bags, ad.autograd.grad(bags.sum(), table)[0]
+        assert [x.tolist() for x in got] == [x.tolist() for x in want]

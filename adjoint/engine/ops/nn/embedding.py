@@ -319,6 +319,13 @@ def embedding_bag(
                 raise RuntimeError(
                     "embedding_bag: include_last_offset: number of offsets should be at least 1"
                 )
+            known = CONTEXT.settled and begins.device is CPU
+            if not known or int(begins[-1]) != index.shape[0]:
+                # What comes after the last bag is a bag of its own, which is left out.
+                return embedding_bag(
+                    input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse,
+                    per_sample_weights, padding_idx=padding_idx,
+                )[:-1]  # fmt: skip
             begins = begins[:-1]
         bags = begins.shape[0]
     if max_norm is not None:
