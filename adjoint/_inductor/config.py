@@ -20,7 +20,7 @@ def _tell(path: str, value: Any) -> None:
         _TOLD.add(path)
         warn_user(
             f"{config.display_name}._inductor.config.{path} = {value!r} has no effect in Adjoint: "
-            "see docs/compile.md for what compile does instead."
+            "see help(adjoint.compile) for what compile does instead."
         )
 
 

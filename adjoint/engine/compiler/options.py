@@ -27,7 +27,9 @@ def chosen(mode: str, options: dict[str, Any]) -> Options:
     """
     unknown = sorted(options.keys() - {"remat", "validate"})
     if unknown and config.display_name == "torch":  # settings of PyTorch's own compiler
-        warn_user(f"compile: options {unknown} have no effect in Adjoint; see docs/compile.md")
+        warn_user(
+            f"compile: options {unknown} have no effect in Adjoint; see help(adjoint.compile)"
+        )
     elif unknown:
         raise RuntimeError(
             f"compile: unknown option {unknown[0]!r} of the native backend. It takes: remat, "

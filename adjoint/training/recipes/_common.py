@@ -379,6 +379,11 @@ def still_learns(trainer: Trainer) -> bool:
     return len(losses) < 4 or min(losses) < 0.98 * min(before)
 
 
+def guide(page: str, what: str) -> list[str]:
+    """A line that names a page of the documentation, where that is there: beside the package."""
+    return [f"{page}: {what}"] if (Path(__file__).parents[3] / page).is_file() else []
+
+
 def finish(result: str, folder: str, picture: str | None, next_steps: Sequence[str]) -> None:
     """Say how it went, where things are, and what to do next."""
     print(f"\n{result}")

@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         [
             "adjoint train csv, images, sentences or gpt FILE: the same with data of your own",
             _common.longer(trainer, chosen) + "   # go on",
-            "docs/quickstart.md: such a program in ten minutes",
+            *_common.guide("docs/quickstart.md", "such a program in ten minutes"),
         ],
     )
     if chosen.epochs >= EPOCHS and reached < ENOUGH:

@@ -281,7 +281,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     steps = [_common.command("predict", chosen.folder, begins) + "   # go on from there"]
     if _common.still_learns(trainer):
         steps.append(_common.longer(trainer, chosen) + "   # train on")
-    steps.append("docs/tutorials/transformer.md: how it works, from scratch")
+    steps += _common.guide("docs/tutorials/transformer.md", "how it works, from scratch")
     picture = Path(chosen.folder) / "loss.png"
     _common.finish(said, chosen.folder, str(picture) if picture.is_file() else None, steps)
     return 0

@@ -150,7 +150,7 @@ def next_steps(
         finer = ["--size", str(2 * chosen.size), "--epochs", str(trainer.epoch)]
         command = _common.command(*train, *finer, *same, *_common.place(chosen, "images"))
         steps.append(f"{command}   # finer pictures, in about 4 times the time")
-    steps.append("docs/howto/own_data.md: pictures in a program that you can change")
+    steps += _common.guide("docs/howto/own_data.md", "pictures in a program that you can change")
     return steps
 
 

@@ -34,7 +34,7 @@ LIMIT = "the first few plans that cuDNN proposes are timed"
 ATTENTION = "attention has one implementation here, which computes the weights step by step"
 HALVES = "products of halves are summed in float32"
 EINSUM = "einsum chooses the order of its products itself"
-COMPILER = "see docs/compile.md for what compile does instead"
+COMPILER = "see help(adjoint.compile) for what compile does instead"
 
 SWITCHES: dict[str, Switch] = {
     "set_float32_matmul_precision": Switch(
