@@ -80,6 +80,19 @@ def test_two_operands(name: str) -> None:
         assert _steps(out) == _steps(want), (x.shape, x.stride(), y.shape, y.stride())
 
 
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "sign", "abs", "square"])
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float32"])
+def test_whole_numbers(name: str, dtype: str) -> None:
+    """What there is nothing to do for is copied as it lies."""
+    for order in ((1, 0, 2), (2, 1, 0), (0, 2, 1)):
+        x, tx = (lib.ones(2, 3, 4, dtype=getattr(lib, dtype)).permute(order) for lib in (ad, torch))
+        try:
+            want = getattr(torch, name)(tx)
+        except RuntimeError:
+            continue
+        assert _steps(getattr(ad, name)(x)) == _steps(want)
+
+
 @pytest.mark.parametrize("name", ONE)
 def test_one_operand(name: str) -> None:
     """Kept where PyTorch keeps it, row by row where it does not."""

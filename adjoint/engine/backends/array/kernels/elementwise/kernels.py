@@ -286,7 +286,7 @@ def rounds(record: Any, name: str) -> None:
 
     @lowers(record)
     def kernel(xp: Any, x: Array) -> Array:
-        return getattr(xp, name)(x) if x.dtype.kind == "f" else x.copy()
+        return getattr(xp, name)(x) if x.dtype.kind == "f" else x.copy(order="K")
 
 
 rounds(rounding.FLOOR, "floor")
@@ -318,7 +318,7 @@ def frexp(xp: Any, x: Array) -> tuple[Array, Array]:
 @lowers(sign.SIGN)
 def sign_(xp: Any, x: Array) -> Array:
     if x.dtype.kind == "b":
-        return x.copy()
+        return x.copy(order="K")
     if x.dtype.kind == "f":  # a NaN has sign 0
         out = xp.sign(x)
         return xp.where(out == out, out, xp.zeros((), x.dtype))
