@@ -380,6 +380,7 @@ GENERAL = [
     Row("pdist", _f(NN + "pdist"), (*SPREAD, (np.zeros((3, 2)),), (np.eye(3),))),
     Row("pdist 1", _f(NN + "pdist", 1.0), (*SPREAD, (np.zeros((3, 2)),))),
     Row("pdist 3", _f(NN + "pdist", 3.0), (*SPREAD, (np.zeros((3, 2)),))),
+    Row("farthest", _f(NN + "pdist", float("inf")), (*SPREAD, (np.zeros((3, 2)),), (np.eye(3),))),
     Row(
         "pairwise_distance",
         _f(NN + "pairwise_distance"),
