@@ -89,6 +89,8 @@ def _drawing(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
             return plain(self, *args, **kwargs)
         if self._array.__class__ not in DEVICE_LAYOUTS or direct_array(self) is None:
             return plain(self, *args, **kwargs)
+        if CONTEXT.inferring:  # what is drawn into would be marked as a new tensor is
+            return plain(self, *args, **kwargs)
         given = kwargs.get("generator")
         if (args and is_tensor(args[0])) or not (given is None or isinstance(given, Generator)):
             return plain(self, *args, **kwargs)
