@@ -556,6 +556,31 @@ def test_short_ways_in_inference_mode() -> None:
     assert CONTEXT.plain
 
 
+def test_autocast_in_inference_mode() -> None:
+    """Precisions are those under `no_grad`, and the policy is there again after each call."""
+
+    def results() -> list[ad.Tensor]:
+        x = ad.linspace(-2.0, 3.0, 12).view(3, 4)
+        y = x @ x.T
+        return [
+            y, F.linear(x, x), F.softmax(y, -1), F.relu(y), y.view(9), y[0], x[:, :3] + y,
+            ad.cat([x[:, :3], y]), ad.einsum("ij,kj->ik", x, x), F.layer_norm(y, (3,)), y.sum(),
+            F.scaled_dot_product_attention(x[None], x[None], x[None]), ad.stack([x] * 9),
+        ]  # fmt: skip
+
+    with ad.autocast("cpu", dtype=ad.bfloat16):
+        with ad.no_grad():
+            want = results()
+        for _ in range(3):
+            with ad.inference_mode():
+                got = results()
+            assert [y.dtype for y in got] == [y.dtype for y in want]
+            assert all(y.is_inference() for y in got)
+            for y, z in zip(got, want, strict=True):
+                assert ad.equal(y.float(), z.float())
+    assert CONTEXT.plain
+
+
 def test_gradients_on_in_inference_mode() -> None:
     """Nothing is recorded there, though the mode says that it would be."""
     w = ad.ones(3, 4, requires_grad=True)

@@ -62,7 +62,11 @@ def is_on_device(operands: tuple[Any, ...]) -> bool:
 def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Perform an operation in a context that is not plain."""
     context = CONTEXT
-    if context.inferring and not context.grad_enabled:
+    if (
+        context.inferring
+        and not context.grad_enabled
+        and (context.autocast is None or (record.policies is None and record.compose is None))
+    ):
         return for_inference(HOOKS.run, (record, operands, params), {}, operands)
     operands = with_plain_numbers(operands)
     if (
@@ -140,13 +144,15 @@ def for_inference(
         marked. So an operation runs as in a plain context, on every short way there is, and what
         it made is marked afterwards: storages of results that are no operand's.
     """
-    context = CONTEXT.__dict__
+    context, policy = CONTEXT.__dict__, CONTEXT.autocast
     context["inference"] = context["inferring"] = False
     context["settled"] = context["plain"] = True
+    context["autocast"] = None  # it has said what it has to say
     try:  # `CONTEXT.having(inference=False)`, at a fraction of its time
         outs = fn(*args, **kwargs)
     finally:
         context["settled"] = context["plain"] = False
+        context["autocast"] = policy
         context["inference"] = context["inferring"] = True
     mark_for_inference(outs, operands)
     return outs

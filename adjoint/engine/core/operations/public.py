@@ -184,7 +184,7 @@ def _adapted(
                     return taken
         elif (
             small is not None
-            and (CONTEXT.plain or (CONTEXT.inferring and not CONTEXT.grad_enabled))
+            and (CONTEXT.plain or (CONTEXT.inferring and is_untouched()))
             and not LISTENERS
             and not (small.may_write and writes(args, kwargs))
             and "out" not in kwargs
@@ -273,6 +273,11 @@ def writes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return bool(kwargs.get("inplace")) or any(x is True for x in args)
 
 
+def is_untouched() -> bool:
+    """Whether inference mode is on neither under autocast nor with gradients said to be on."""
+    return CONTEXT.autocast is None and not CONTEXT.grad_enabled
+
+
 def may_be_small(x: Any, called: bool = False) -> bool:
     """Whether x is no GPU's, and nothing is going on that a program of a small call does not know.
 
@@ -281,7 +286,7 @@ def may_be_small(x: Any, called: bool = False) -> bool:
     """
     return (
         not (DEVICE_LAYOUTS and x._array.__class__ in DEVICE_LAYOUTS)
-        and (CONTEXT.plain or (called and CONTEXT.inferring and not CONTEXT.grad_enabled))
+        and (CONTEXT.plain or (called and CONTEXT.inferring and is_untouched()))
         and not LISTENERS
         and not OVERRIDES.active
         and CONTEXT.device in ON_CPU

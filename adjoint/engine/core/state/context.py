@@ -27,7 +27,7 @@ class Context(threading.local):
     # Class attributes are the defaults a new thread starts with.
     plain: bool = True  # nothing below is on but grad mode: the fast path applies
     settled: bool = True  # the same, autocast left aside
-    inferring: bool = False  # inference mode is on and nothing else: it would be plain without
+    inferring: bool = False  # inference mode is on: without it, it would be settled
     grad_enabled: bool = True
     inference: bool = False
     levels: tuple[Level, ...] = ()
@@ -69,7 +69,7 @@ class Context(threading.local):
         )
         self.settled = undisturbed and not self.inference
         self.plain = self.settled and self.autocast is None
-        self.inferring = undisturbed and self.inference and self.autocast is None
+        self.inferring = undisturbed and self.inference
         return before
 
     def having(self, **fields: Any) -> ContextOverride:
