@@ -78,6 +78,31 @@ def test_integer_powers() -> None:
     assert (ad.tensor([True]) ** 2).dtype is ad.int64
 
 
+@pytest.mark.parametrize("dtype", [ad.int64, ad.int32, ad.int8, ad.uint8])
+@pytest.mark.parametrize("count", [40, 3000])
+def test_integer_powers_wrap(dtype: ad.dtype, count: int) -> None:
+    """Of few elements and many, by usual exponents and, among them, a large one."""
+    rng, bits = np.random.default_rng(1), 8 * dtype.itemsize
+    x = rng.integers(-100 if dtype is not ad.uint8 else 0, 100, count)
+    y = rng.integers(0, 20, count)
+    y[::37] = rng.integers(0, 100, len(y[::37]))
+    got = ad.from_numpy(x).to(dtype) ** ad.from_numpy(y).to(dtype)
+    want = [pow(a, b, 1 << bits) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    assert [n % (1 << bits) for n in values(got)] == want
+
+
+def test_equal_of_many_elements() -> None:
+    x = ad.arange(6000.0).reshape(60, 100)
+    for at in (0, 2047, 2048, 5999):
+        other = x.clone()
+        assert x.equal(other)
+        other.view(-1)[at] = math.nan
+        assert not x.equal(other)
+        assert not other.equal(other.clone())
+    assert not x.equal(x.reshape(100, 60))
+    assert x.t().equal(x.t().contiguous())
+
+
 @pytest.mark.parametrize("number", [0, 1, 2, 0.5, False, True])
 def test_numbers_put_into_truth_values_are_truth_values(number: Any) -> None:
     x, mask = ad.tensor([True, False, True, False]), ad.tensor([True, True, False, False])

@@ -248,14 +248,18 @@ def equal(input: Tensor, other: Tensor) -> bool:
     x, y = getattr(input, "_array", None), getattr(other, "_array", None)
     if (
         x.__class__ is ndarray is y.__class__
-        and x.size <= FEW
         and x.dtype is y.dtype
         and x.dtype.isbuiltin == 1
         and CONTEXT.plain
         and not LISTENERS
         and not OVERRIDES.active
     ):
-        return _few_are_equal(x, y)
+        if x.size <= FEW:
+            return _few_are_equal(x, y)
+        # Most that are not equal differ at once.
+        one_piece = x.flags.c_contiguous and y.flags.c_contiguous
+        if one_piece and not _few_are_equal(x.reshape(-1)[:FEW], y.reshape(-1)[:FEW]):
+            return False
     require_tensors("equal", input, other)
     if input.shape != other.shape:
         return False

@@ -145,15 +145,27 @@ def _floored(x: V, y: V, name: str) -> tuple[V, V]:
     return select(down, q - 1, q), select(down, r + y, r)
 
 
+USUAL_BITS = 5  # of an exponent: two to a larger one is more than most numbers hold
+
+
 def integer_power(x: V, y: V) -> V:
     """x**y modulo 2**n by squaring; 1/x rounded towards zero for a negative y."""
-    out, base, count = x.like(1), x, width(x.kind)
+    count = width(x.kind)
     if isinstance(y.number, int):
         count = max(int(y.number), 0).bit_length()
-    for k in range(count):
-        out = select(((y >> k) & 1).ne(0), out * base, out)
-        if k + 1 < count:
-            base = base * base
+
+    def squared(out: V, base: V, first: int, last: int) -> tuple[V, V]:
+        """The power by bits up to the last of the exponent, and x to that of the next."""
+        for k in range(first, last):
+            out = select(((y >> k) & 1).ne(0), out * base, out)
+            if k + 1 < count:
+                base = base * base
+        return out, base
+
+    out, base = squared(x.like(1), x, 0, min(count, USUAL_BITS))
+    if count > USUAL_BITS:
+        large = y >= 1 << USUAL_BITS
+        (out,) = when_any(large, lambda: squared(out, base, USUAL_BITS, count)[:1], (out,))
     if not is_signed(x.kind):
         return out
     parity = select((y & 1).eq(0), x.like(1), x.like(-1))
