@@ -302,6 +302,12 @@ def _picks() -> list[Case]:
     ]
 
 
+def pairs_sum(fw: Any, x: Any) -> Any:
+    """The sum of two tensors of complex numbers, of pairs to pairs."""
+    z = fw.view_as_complex(x)
+    return fw.view_as_real(z + z)
+
+
 # Name: the shape of the operand, dtype, the call, whether backward too.
 MIDDLING: dict[str, tuple[Shape, str, Callable[[Any, Any], Any], bool]] = {
     "group_norm 16x64x14x14": (
@@ -326,6 +332,17 @@ MIDDLING: dict[str, tuple[Shape, str, Callable[[Any, Any], Any], bool]] = {
     "cumprod 7x65536": ((7, 65536), "float32", lambda fw, x: (x * 0.01 + 1).cumprod(-1), True),
     "logcumsumexp 512x512": ((512, 512), "float32", lambda fw, x: x.logcumsumexp(-1), True),
     "lu_factor 256x8x8": ((256, 8, 8), "float32", lambda fw, x: fw.linalg.lu_factor(x)[0], False),
+    "sum of few columns 4096x10": ((4096, 10), "float32", lambda fw, x: x.sum(0), False),
+    "searchsorted in rows 256x128": (
+        (256, 128), "float32", lambda fw, x: fw.searchsorted(x.cumsum(-1).cummax(-1)[0], x), False
+    ),
+    "svdvals 64x64": ((64, 64), "float32", lambda fw, x: fw.linalg.svdvals(x), False),
+    "power of integers 256x256": (
+        (256, 256), "float32", lambda fw, x: (x * 4).long() ** (x * 4).abs().long(), False
+    ),
+    "fft 300x333": ((300, 333), "float32", lambda fw, x: fw.fft.fft(x).real, False),
+    "softplus 32x32": ((32, 32), "float32", lambda fw, x: fw.nn.functional.softplus(x), False),
+    "complex sum 256x256": ((256, 256, 2), "float32", lambda fw, x: pairs_sum(fw, x), False),
     "det 16x40x40": ((16, 40, 40), "float64", lambda fw, x: fw.linalg.det(x), True),
 }  # fmt: skip
 

@@ -283,7 +283,7 @@ def test_composites_against_finite_differences(row: Row) -> None:
 
 # Made by other composites, or tested where they are: BATCHED here by every mode of vmap.
 WITHIN = {
-    "add_scaled",  # in place on a GPU, off the tape: tests/test_small_calls_on_a_gpu.py
+    "add_scaled",  # off the tape, in place on a GPU: tests/test_small_calls_on_a_gpu.py
     "batched",
     "count_nonzero",  # of whole numbers
     "constant_pad",  # where nobody looks on: tests/test_native_padding.py

@@ -91,6 +91,27 @@ def test_integer_powers_wrap(dtype: ad.dtype, count: int) -> None:
     assert [n % (1 << bits) for n in values(got)] == want
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_multiples_added_to_large_tensors_are_rounded_twice(dtype: Any) -> None:
+    """One program for all multipliers; results lie as those of two operations."""
+    rng = np.random.default_rng(4)
+    x, y = (rng.standard_normal((50, 60)).astype(dtype) for _ in range(2))
+    given, other = ad.from_numpy(x), ad.from_numpy(y)
+    turned = ad.from_numpy(x.T.copy()).t()
+    for alpha in (0.3, -2, 0, 1e-3):
+        scaled = y * dtype(alpha)
+        for start in (given, turned):
+            assert np.array_equal(ad.add(start, other, alpha=alpha).numpy(), x + scaled)
+            assert np.array_equal(start.sub(other, alpha=alpha).numpy(), x - scaled)
+            assert start.add(start, alpha=alpha).stride() == start.stride()
+    tracked = other.clone().requires_grad_()
+    ad.sub(given, tracked, alpha=3).sum().backward()
+    assert tracked.grad is not None
+    assert np.array_equal(tracked.grad.numpy(), np.full_like(y, -3))
+    with pytest.raises(RuntimeError, match="alpha"):
+        ad.add(given.long(), other.long(), alpha=0.5)
+
+
 def test_equal_of_many_elements() -> None:
     x = ad.arange(6000.0).reshape(60, 100)
     for at in (0, 2047, 2048, 5999):

@@ -9,10 +9,12 @@ from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import composite, elementwise
+from adjoint.engine.core.operations.large import COMPUTED, is_large
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.scalars import (
     as_number,
     computed_in,
@@ -97,12 +99,12 @@ def check_alpha(name: str, alpha: Any, result: DType) -> None:
         )
 
 
-# x + a y, rounded twice, as one program where it is written to x on a GPU.
+# x + a y, rounded twice, as one program where it is written to x on a GPU, or large on the CPU.
 ADD_SCALED = composite(
     "add_scaled",
     lambda x, y, a: ADD(x, MUL(y, a)),
     operands=("x", "y", "a"),
-    fragment="device",
+    fragment="composed",
     given_floats=True,
 )
 SCALED_AT_ONCE = frozenset({dt.float16, dt.bfloat16, dt.float32, dt.float64})
@@ -117,6 +119,22 @@ def is_scaled_at_once(input: Any, other: Any, alpha: Any) -> bool:
         and is_tensor(input)
         and other.dtype is input.dtype
         and other.dtype in SCALED_AT_ONCE
+    )
+
+
+def is_scaled_in_one(input: Any, other: Any, alpha: Any) -> bool:
+    """Whether a multiple is added to a large tensor on the CPU (x - a y is x + (-a) y to the bit).
+
+    Halves are rounded between the two, and the tape has rules of either.
+    """
+    return (
+        is_scaled_at_once(input, other, alpha)
+        and CONTEXT.plain
+        and other.dtype in (dt.float32, dt.float64)
+        and other.shape == input.shape
+        and is_large(input._array, COMPUTED)
+        and is_large(other._array, COMPUTED)
+        and not (CONTEXT.grad_enabled and (input.requires_grad or other.requires_grad))
     )
 
 
@@ -149,6 +167,8 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     tensor([21., 22.])
     """
     if alpha.__class__ is not int or alpha != 1:
+        if is_scaled_in_one(input, other, alpha):
+            return ADD_SCALED(input, other, float(alpha))
         other = scaled("add", input, other, alpha)
     return ADD(input, other)
 
@@ -163,6 +183,8 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
         tensor([3, 3])
     """
     if alpha.__class__ is not int or alpha != 1:
+        if is_scaled_in_one(input, other, alpha):
+            return ADD_SCALED(input, other, float(-alpha))
         other = scaled("sub", input, other, alpha)
     return SUB(input, other)
 
