@@ -489,3 +489,18 @@ def test_masks_of_no_dimensions(dtype: ad.dtype) -> None:
     y = x.clone()
     y.index_put_((yes,), nine)
     assert y.tolist() == [[9.0] * 3] * 2
+
+
+@pytest.mark.parametrize("shape", [(100, 100), (90, 3, 50), (5000, 2), (1, 9000), (3, 0, 9000)])
+@pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
+def test_places_of_many_that_are_not_zero(shape: tuple[int, ...], share: float) -> None:
+    """Whatever the dtype and the layout, as NumPy finds them one by one."""
+    rng = np.random.default_rng(3)
+    floats = np.where(rng.random(shape) < share, rng.choice((1.5, np.nan, -2.0), shape), -0.0)
+    for x in (floats, floats != 0, (floats != 0) * 3, np.asfortranarray(floats), floats + 0j):
+        got = ad.from_numpy(x).nonzero()
+        want = np.argwhere(x)
+        assert got.dtype is ad.int64
+        assert np.array_equal(got.numpy(), want)
+        parts = ad.from_numpy(x).nonzero(as_tuple=True)
+        assert all(np.array_equal(p.numpy(), want[:, k]) for k, p in enumerate(parts))

@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from numpy import array, ascontiguousarray, ndarray
+from numpy import (
+    arange,
+    array,
+    ascontiguousarray,
+    count_nonzero,
+    empty,
+    flatnonzero,
+    indices,
+    ndarray,
+    repeat,
+    subtract,
+)
 from numpy import int64 as numpy_int64
 
 from adjoint.engine.core.dtype import bool_, int64
@@ -29,6 +40,7 @@ if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 
+MANY, LONG = 1 << 13, 16  # elements, and those of a line, from which on lines are counted first
 _refuse = depends_on_values(
     "nonzero (also boolean indexing x[mask] and masked_select)",
     "Use where(mask, x, 0), x[mask] = value, or nonzero_static with a fixed size.",
@@ -57,8 +69,24 @@ MASK_RANK: Record = primitive(
 
 
 def coordinates(x: Any) -> Any:
-    """The rows of `NONZERO` of an array of NumPy's: a column lies in one piece, as in PyTorch."""
-    return array(x.nonzero(), numpy_int64).T
+    """The rows of `NONZERO` of an array of NumPy's: a column lies in one piece, as in PyTorch.
+
+    NumPy finds truths in one line four times as fast as elements of several dimensions: so those
+    before the last are told by how many there are in each line.
+    """
+    if x.ndim < 2 or x.size < MANY or x.shape[-1] < LONG:
+        return array(x.nonzero(), numpy_int64).T
+    lines = (x if x.dtype == bool else x != 0).reshape(-1, x.shape[-1])
+    counts = count_nonzero(lines, axis=1)
+    line = repeat(arange(len(lines)), counts)
+    out = empty((x.ndim, len(line)), numpy_int64)
+    subtract(flatnonzero(lines), line * x.shape[-1], out=out[-1])
+    if x.ndim == 2:
+        out[0] = line
+    else:
+        for row, places in zip(out[:-1], indices(x.shape[:-1]), strict=True):
+            row[:] = repeat(places.reshape(-1), counts)
+    return out.T
 
 
 def nonzero_rows(x: Tensor) -> Any:
