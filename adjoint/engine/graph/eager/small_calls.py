@@ -6,7 +6,8 @@ Note [small calls]
     of a small composite (Note [straight programs]) is done for calls of the functions in
     `core.operations.small_calls` as well: one that is met again and again with arguments of one
     kind (literals, and of each tensor dtype, shape and strides) is recorded, kept if it gives the
-    same bytes, and found by native code (Note [meeting]), as rows or as calls of kernels.
+    same bytes, and found by native code (Note [meeting]), as rows or as calls of kernels. One that
+    is a single fragment, and no quicker as rows, is that one's launches (Note [met fragments]).
 
     A program stands for the call only where nobody can tell: no operand is on the tape, results are
     new tensors, no setting was asked for and nobody warned. A call that reads elements cannot be
