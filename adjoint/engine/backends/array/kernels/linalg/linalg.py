@@ -100,7 +100,11 @@ def triangular_solve(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Ar
     (trsm,) = get_blas_funcs(("trsm",), (x, y))
     out = np.empty(y.shape, y.dtype)
     for i in np.ndindex(x.shape[:-2]):
-        out[i] = trsm(1.0, x[i], y[i], lower=not upper, diag=unit)
+        # BLAS goes down columns: rows are given to it as such, solved from the other side, or it
+        # would be given copies turned round.
+        turned = x[i].flags.f_contiguous
+        matrix, lower = (x[i], not upper) if turned else (x[i].T, upper)
+        out[i] = trsm(1.0, matrix, y[i].T, side=1, lower=lower, trans_a=turned, diag=unit).T
     return out
 
 
