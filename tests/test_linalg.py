@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -143,3 +144,24 @@ def test_derivatives_of_determinants_are_cofactors(dtype: str) -> None:
         wanted = minors.conj()
         error = np.abs(leaf.grad.numpy() - wanted).max() / np.abs(wanted).max()
         assert error < (1e-12 if dtype == "float64" else 2e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+def test_triangles_are_solved_however_they_lie(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    for size, wide, upper, unit in itertools.product((1, 2, 33), (1, 4), (False, True), (0, 1)):
+        x = (rng.normal(size=(2, size, size)) / size + 3 * np.eye(size)).astype(dtype)
+        if dtype == "complex64":
+            x = x + (1j / size * rng.normal(size=x.shape)).astype(dtype)
+        y = rng.normal(size=(2, size, wide)).astype(dtype)
+        triangle = (np.triu if upper else np.tril)(x)
+        if unit:
+            triangle[:, range(size), range(size)] = 1
+        apart = np.zeros((2, 2 * size, 2 * size), dtype)
+        apart[:, ::2, ::2] = x
+        turned = np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2)
+        for matrix in map(ad.from_numpy, (x, turned, apart[:, ::2, ::2])):
+            out = ad.linalg.solve_triangular(
+                matrix, ad.from_numpy(y), upper=upper, unitriangular=bool(unit)
+            )
+            np.testing.assert_allclose(triangle @ out.numpy(), y, atol=1e-5, rtol=1e-5)
