@@ -22,8 +22,8 @@ def highest_level(operands: tuple[Any, ...]) -> Level | None:
     """The deepest level any operand lives at."""
     top: Level | None = None
     for x in operands:
-        if is_tensor(x):
-            level = x._storage.level
+        if isinstance(x, TensorBase):
+            level = x._storage.level  # type: ignore[attr-defined]
             if level is not None and (top is None or level.depth > top.depth):
                 top = level
     if top is not None and not top.active:
@@ -46,8 +46,11 @@ def is_library_scalar(x: Any) -> bool:
 
 def with_plain_numbers(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """Operands whose numbers are Python's: only those promote as numbers do."""
-    if any(map(is_library_scalar, operands)):
-        return tuple([x.item() if is_library_scalar(x) else x for x in operands])
+    for x in operands:  # not `any`: a transform asks this of every operation several times
+        if x.__class__ in PLAIN or isinstance(x, TensorBase):
+            continue
+        if is_library_scalar(x):
+            return tuple([x.item() if is_library_scalar(x) else x for x in operands])
     return operands
 
 
