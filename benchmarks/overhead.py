@@ -190,31 +190,40 @@ def time_calls(call: Call, repeats: int, clock: Callable[[], float] = time.perf_
     return (clock() - start) / repeats
 
 
-def repeats_for(call: Call) -> int:
+def repeats_for(call: Call, seconds: float = TARGET_SECONDS) -> int:
     """How many calls fill a round, after warming up: what is met often is loaded and compiled."""
     end = time.process_time() + WARM_SECONDS
     for _ in range(WARM_CALLS // 50):
         time_calls(call, 50)
         if time.process_time() > end:
             break
-    return max(5, int(TARGET_SECONDS / max(time_calls(call, 20), 1e-7)))
+    return max(5, int(seconds / max(time_calls(call, 20), 1e-7)))
 
 
 def measure(
-    program: Program, frameworks: dict[str, Any], rounds: int, least: bool
+    program: Program,
+    frameworks: dict[str, Any],
+    rounds: int,
+    least: bool,
+    seconds: float = TARGET_SECONDS,
+    is_clear: Callable[[dict[str, float]], bool] | None = None,
 ) -> dict[str, float]:
-    """Microseconds of one call in each framework."""
+    """Microseconds of one call in each framework; no more rounds than `is_clear` asks for."""
     calls = {name: program.make(fw) for name, fw in frameworks.items()}
-    repeats = {name: repeats_for(call) for name, call in calls.items()}
+    repeats = {name: repeats_for(call, seconds) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
+    one: Callable[[list[float]], float] = min if least else statistics.median
+    found: dict[str, float] = {}
     for _ in range(rounds):
         for name in order:
             clock = time.process_time if least else time.perf_counter
             times[name].append(time_calls(calls[name], repeats[name], clock))
         order.reverse()  # neither always goes first
-    one: Callable[[list[float]], float] = min if least else statistics.median
-    return {name: 1e6 * one(seen) for name, seen in times.items()}
+        found = {name: 1e6 * one(seen) for name, seen in times.items()}
+        if is_clear is not None and is_clear(found):
+            break
+    return found
 
 
 def frameworks() -> dict[str, Any]:

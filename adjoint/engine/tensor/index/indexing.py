@@ -41,6 +41,7 @@ from adjoint.engine.tensor.index.subscripts import Basic, Picks, quick_index, sp
 from adjoint.engine.tensor.reading.item import known, plain_number, scalar_tensor
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, mark_view, root_of, window
+from adjoint.engine.tensor.writing.filling import copied_small
 from adjoint.engine.tensor.writing.mutation import assign, constants, direct_array, update, write
 
 # Numbers up to these are written as they are: larger ones may overflow, or a library has none.
@@ -191,8 +192,21 @@ def _pick_scalars(x: Tensor, picks: Picks) -> tuple[Tensor, Picks]:
 # -- writing ------------------------------------------------------------------------------------
 
 
+def _is_everything(key: Any, array: Any) -> bool:
+    """Whether an index shows all that there is, as it is."""
+    if key.__class__ is not slice:
+        return key is ...
+    return key.start is key.stop is key.step is None and array.ndim > 0
+
+
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """Write elements in place, through a view for basic indices."""
+    if (
+        isinstance(value, TensorBase)
+        and _is_everything(key, self._array)
+        and copied_small(self, value)
+    ):
+        return
     basic = quick_index(key, self._array.shape)
     picks: Picks = []
     if _write_directly(self, key, value, basic):

@@ -23,6 +23,11 @@ NO_PARAMETERS: dict[str, Any] = {}
 _COPY, _FILL, _ZERO = (SmallCalls(name, into=True) for name in ("copy", "fill", "zero"))
 
 
+def copied_small(target: Tensor, source: Any) -> bool:
+    """Whether a program copied all elements of a tensor into another (Note [small writes])."""
+    return write_small(_COPY, _copied, target, (source,), NO_PARAMETERS)
+
+
 def _copied(target: Tensor, source: Tensor) -> Tensor:
     """What `copy_` writes where nothing is broadcast."""
     return CLONE(source) if source.dtype is target.dtype else source.to(target.dtype)
@@ -31,7 +36,7 @@ def _copied(target: Tensor, source: Tensor) -> Tensor:
 @method
 def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """Overwrite with the elements of `other`, broadcast and converted."""
-    if write_small(_COPY, _copied, self, (other,), NO_PARAMETERS):
+    if copied_small(self, other):
         return self
     if isinstance(other, Tensor) and constants(other, self):
         array, source = direct_array(self), other._array

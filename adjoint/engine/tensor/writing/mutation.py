@@ -143,8 +143,11 @@ def rebind_window(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwa
         check_followed(target)
     old = alias_with_history(target)
     old._base = target._base
-    with CONTEXT.having(grad_enabled=CONTEXT.grad_enabled or target._node is not None):
+    if CONTEXT.grad_enabled or target._node is None:
         shown = view(old, *args, **kwargs)
+    else:
+        with CONTEXT.having(grad_enabled=True):
+            shown = view(old, *args, **kwargs)
     if CONTEXT.capture is not None:
         CONTEXT.capture.rebinds(target, shown, "window")
         CONTEXT.capture.touch(target)
@@ -158,8 +161,9 @@ def rebind_window(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwa
 
 def take_window(target: Tensor, shown: Tensor) -> None:
     """Make `target` what another tensor is: its window, and its place on the tape."""
-    for field in ("_array", "_storage", "_chain", "_base", "_node", "_nr", "_requires_grad"):
-        setattr(target, field, getattr(shown, field))
+    target._array, target._storage, target._chain = shown._array, shown._storage, shown._chain
+    target._base, target._requires_grad = shown._base, shown._requires_grad
+    target._node, target._nr = shown._node, shown._nr
     STRUCTURE_VERSION.count += 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -347,13 +348,16 @@ def nonzero_static(xp: Any, x: Array, size: int, fill_value: int) -> Array:
 
 @lowers(nonzero.MASK_RANK)
 def mask_rank(xp: Any, mask: Array, leading: int, limit: int) -> Array:
-    lead = mask.shape[:leading]
-    flat = mask.reshape((*lead, int(np.prod(mask.shape[leading:]))))
+    flat = mask.reshape((*mask.shape[:leading], prod(mask.shape[leading:])))
     count = flat.astype(np.int64)  # which takes less than to convert while adding
-    xp.cumsum(count, axis=-1, out=count)
-    if count.size and int(count[..., -1].max()) > limit:
-        raise RuntimeError(
-            f"number of elements of source ({limit}) < number of ones in mask "
-            f"({int(count[..., -1].max())})"
-        )
-    return xp.clip(count - 1, 0, max(limit - 1, 0)).reshape(mask.shape)
+    count.cumsum(axis=-1, out=count)
+    if count.size:
+        most = int(count[..., -1].max()) if leading else int(count[-1])
+        if most > limit:
+            raise RuntimeError(
+                f"number of elements of source ({limit}) < number of ones in mask ({most})"
+            )
+    count -= 1
+    xp.maximum(count, 0, out=count)
+    xp.minimum(count, max(limit - 1, 0), out=count)
+    return count.reshape(mask.shape)

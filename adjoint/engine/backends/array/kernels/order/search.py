@@ -47,10 +47,16 @@ def bisect(xp: Any, sequence: Array, values: Array, right: bool) -> Array:
     return low
 
 
+FEW = 1 << 12  # pairs that are compared sooner than elements are put in order
+
+
 @lowers(search.ISIN)
 def isin(xp: Any, x: Array, y: Array) -> Array:
     x, y = widen(x), widen(y)
     common = np.result_type(x.dtype, y.dtype)
+    if xp is np and x.size * y.size <= FEW:
+        pairs = x.astype(common, copy=False).reshape(-1, 1) == y.astype(common, copy=False).ravel()
+        return np.logical_or.reduce(pairs, axis=1).reshape(x.shape)
     return xp.asarray(xp.isin(x.astype(common, copy=False), y.astype(common, copy=False)))
 
 

@@ -182,8 +182,9 @@ def median(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool, omit: bool) 
 @lowers(sort.ARGMODE)
 def argmode(xp: Any, x: Array, dim: int) -> Array:
     x = widen(x)
-    order = xp.moveaxis(argsort(xp, x, dim, descending=False, stable=False), dim, -1)
-    values = xp.take_along_axis(xp.moveaxis(x, dim, -1), order, -1)
+    last = x.ndim - 1  # dimensions change places, which takes less than to move one
+    order = argsort(xp, x, dim, descending=False, stable=False).swapaxes(dim, last)
+    values = xp.take_along_axis(x.swapaxes(dim, last), order, -1)
     n = values.shape[-1]
     steps = xp.arange(n)
     starts = xp.concatenate(
@@ -193,4 +194,4 @@ def argmode(xp: Any, x: Array, dim: int) -> Array:
 
     into = steps - accumulate(xp, "maximum", xp.where(starts, steps, 0), values.ndim - 1)
     end = xp.argmax(into, axis=-1, keepdims=True)
-    return xp.moveaxis(xp.take_along_axis(order, end, -1), -1, dim).astype(np.int64, copy=False)
+    return xp.take_along_axis(order, end, -1).swapaxes(last, dim).astype(np.int64, copy=False)
