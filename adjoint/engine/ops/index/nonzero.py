@@ -185,7 +185,7 @@ def spread(mask: Tensor, source: Tensor, dim: int) -> Tensor:
     return INDEX(source, MASK_RANK(mask, leading=0, limit=source.shape[dim]), dims=(dim,))
 
 
-@public(method=True, inplace=True)
+@public(method=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """`input` with the elements where `mask` holds replaced, in order, by those of `source`."""
     require_mask("masked_scatter", mask)

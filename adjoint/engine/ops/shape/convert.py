@@ -98,6 +98,17 @@ def _in_format(x: Tensor, memory_format: Any) -> Tensor:
     return CLONE(x, strides=_strides(x, memory_format))
 
 
+def _has_rows_of_channels(array: Any) -> bool:
+    """Whether an array lies row by row, channel by channel, and so in no other format."""
+    return (
+        array.__class__ is ndarray
+        and array.ndim in (4, 5)
+        and array.flags.c_contiguous
+        and array.shape[1] > 1
+        and array.shape[0] * array.shape[1] < array.size
+    )
+
+
 @method
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """The tensor itself if its elements lie in memory in the order asked for, else such a copy."""
@@ -120,9 +131,12 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
         if self.is_contiguous():
             return self
         raise RuntimeError("contiguous: preserve memory format is unsupported by contiguous")
-    if has_format(tuple(self._array.shape), self.stride(), memory_format):
+    array = self._array
+    if not _has_rows_of_channels(array) and has_format(
+        tuple(array.shape), self.stride(), memory_format
+    ):
         return self
-    if self._array.__class__ is ndarray and may_be_small(self):
+    if array.__class__ is ndarray and may_be_small(self):
         ordered = call_small(_ORDERED, _in_format, (self, memory_format), {})
         if ordered is not None:
             return ordered

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from numpy import count_nonzero, ndarray
+
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import method, public, write_small
@@ -14,6 +16,7 @@ from adjoint.engine.ops.common.arguments import checked_scalar
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.index import INDEX_PUT
+from adjoint.engine.ops.index.nonzero import masked_scatter
 from adjoint.engine.ops.shape.convert import CLONE
 from adjoint.engine.tensor.reading.item import elements, plain_number, scalar_tensor
 from adjoint.engine.tensor.tensor import Tensor
@@ -173,7 +176,14 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         raise ShapeError(
             f"fill_diagonal_: all dimensions of input must be of equal length, received {shape}"
         )
-    if not wrap and _fits(fill_value, self) and direct_array(self) is not None:
+    array = direct_array(self) if not wrap and _fits(fill_value, self) else None
+    if array.__class__ is ndarray and len(shape) == 2 and array.flags.c_contiguous:
+        columns = shape[1]
+        steps = array.reshape(-1)[: columns * columns : columns + 1]
+        HOOKS.array.copy_into(steps, fill_value)
+        self._storage.version += 1
+        return self
+    if array is not None:
         diagonal = self
         while diagonal.ndim > 1:
             diagonal = diagonal.diagonal(0, 0, -1)
@@ -190,6 +200,21 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     values = values.expand(indices[0].shape)
     put = INDEX_PUT(self, values, *indices, dims=tuple(range(len(shape))), accumulate=False)
     return assign("fill_diagonal_", self, put)
+
+
+@method
+def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Overwrite the elements where `mask` holds, in order, by those of `source`."""
+    if is_tensor(mask) and is_tensor(source) and constants(self, mask, source):
+        array, chosen, given = direct_array(self), mask._array, source._array
+        alike = mask.dtype is bool_ and chosen.shape == self.shape and source.dtype is self.dtype
+        if array.__class__ is ndarray and alike and source._storage is not self._storage:
+            count = count_nonzero(chosen)
+            if count <= given.size:  # the operation says what is wrong
+                array[chosen] = given.reshape(-1)[:count]
+                self._storage.version += 1
+                return self
+    return update("masked_scatter_", self, masked_scatter, mask, source)
 
 
 # -- Python functions on elements ---------------------------------------------------------------
