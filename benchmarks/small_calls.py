@@ -18,8 +18,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from types import CodeType
 
+import adjoint as ad
 from benchmarks.overhead import Call, Program, frameworks, measure
 from benchmarks.small_call_cases import CALLS, operands
 from benchmarks.small_program_cases import PROGRAM_CALLS, program_operands
@@ -28,13 +31,22 @@ SECONDS = 0.01  # per framework, call and round
 CLEAR, SURE = 1.2, 2  # far from the mark of 1.7, and after how many rounds
 
 
+@cache
+def names_of_programs() -> frozenset[str]:
+    """What the calls of `PROGRAM_CALLS` are made with besides operands: modules, optimizers."""
+    return frozenset(program_operands(ad, operands(ad)))
+
+
 def program(text: str) -> Program:
     """One call, evaluated where its operands are."""
     code = compile(f"lambda: {text}", text, "eval")
+    (used,) = (part.co_names for part in code.co_consts if isinstance(part, CodeType))
 
     def make(fw: object) -> Call:
         given = operands(fw)
-        call: Call = eval(code, given | program_operands(fw, given))
+        if not names_of_programs().isdisjoint(used):  # which take longer to make than to time
+            given |= program_operands(fw, given)
+        call: Call = eval(code, given)
         return call
 
     return Program(text, make)
@@ -64,13 +76,15 @@ def main(argv: list[str] | None = None) -> int:
     rows: dict[str, dict[str, float]] = {}
     started = time.process_time()
     gc.disable()  # a collection in one framework's turn would be charged to it
-    gc.freeze()  # what is loaded: to look through it takes longer than to time a call
+    gc.freeze()  # what stays: to look through it at each collection takes longer than to time a call
     for text in [call for calls in (CALLS | PROGRAM_CALLS).values() for call in calls]:
         if not options.texts or any(part in text for part in options.texts):
             rows[text] = measure(
                 program(text), present, options.rounds, True, SECONDS, clear_after(SURE)
             )
             gc.collect()
+            gc.freeze()
+    gc.unfreeze()
     gc.enable()
     if "torch" in present:
         show(rows, options.worst)
