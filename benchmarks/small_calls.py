@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
     rows: dict[str, dict[str, float]] = {}
     started = time.process_time()
     gc.disable()  # a collection in one framework's turn would be charged to it
-    gc.freeze()  # what stays: to look through it at each collection takes longer than to time a call
+    gc.freeze()  # what stays: each collection would look through it, for longer than a call
     for text in [call for calls in (CALLS | PROGRAM_CALLS).values() for call in calls]:
         if not options.texts or any(part in text for part in options.texts):
             rows[text] = measure(

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from adjoint.engine.core.dtype import float32, float64
+from adjoint.engine.core.dtype import can_cast, float32, float64
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.older import modern
 from adjoint.engine.core.operations.overrides import OVERRIDES
@@ -39,13 +39,25 @@ from adjoint.engine.tensor.writing.mutation import direct_array, update
 _SCALED = ("add", "sub", "subtract")  # x.add_(y, alpha=a): a temporary for a * y, none for the sum
 
 
+def _of_its_dtype(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """What a function gives as it is written to its first argument: truths to numbers, say."""
+
+    def written(target: Tensor, *args: Any, **kwargs: Any) -> Any:
+        out = fn(target, *args, **kwargs)
+        fits = out.dtype is target.dtype or not can_cast(out.dtype, target.dtype)
+        return out if fits else out.to(target.dtype)  # what cannot be written is refused later
+
+    return written
+
+
 def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     record, rows = DIRECT.get(name), IN_MEMORY.get(name)
     small = small_writes(name) or small_writes(fn.__name__.rstrip("_"))
+    as_written = _of_its_dtype(fn)
 
     @functools.wraps(fn)
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if small is not None and write_small(small, fn, self, args, kwargs):
+        if small is not None and write_small(small, as_written, self, args, kwargs):
             return self
         if rows is not None and rows(self, args, kwargs):
             return self
