@@ -98,3 +98,17 @@ def test_arrays_that_may_not_be_written_are_refused(monkeypatch: pytest.MonkeyPa
         with pytest.raises(ValueError, match="read-only"):
             write(array, 1 if write is filling.fill else np.ones_like(array))
     assert np.array_equal(array, np.arange(1 << 17))
+
+
+def test_one_thread_moves_what_workers_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: int) -> None:
+        raise RuntimeError("no threads here")
+
+    monkeypatch.setattr(filling, "_moved", filling.LOADED)
+    monkeypatch.setattr(filling, "_alone", False)
+    for name in ("fill_memory", "copy_memory"):
+        monkeypatch.setattr(filling.HOOKS, name, fail)
+    x, y = ad.empty(1 << 17), ad.ones(1 << 17)
+    assert x.fill_(2.5).eq(2.5).all()
+    assert x.copy_(y).eq(1).all()
+    assert filling._alone

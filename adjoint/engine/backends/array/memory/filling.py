@@ -6,6 +6,7 @@ compiler is loaded, or so much was moved that it would have paid to load one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ LOADED = 1 << 28  # bytes that take one core as long as to load a compiler
 WIDTHS = frozenset({1, 2, 4, 8, 16})  # bytes of elements of which so many make up a pattern
 
 _moved = 0  # bytes of arrays that would have been shared
+_alone = False  # whether there are no workers here: no compiler, or no threads it knows
 
 
 def is_shared(target: Any) -> bool:
@@ -26,7 +28,17 @@ def is_shared(target: Any) -> bool:
     if HOOKS.guard is None and _moved < LOADED:
         _moved += target.nbytes
         return False
-    return True
+    return not _alone
+
+
+def is_moved(move: Callable[..., None], *words: Any) -> bool:
+    """Whether workers moved memory; once they could not, they are asked no more."""
+    global _alone
+    try:
+        move(*words)
+    except (ImportError, OSError, RuntimeError):
+        _alone = True
+    return not _alone
 
 
 def address_of(array: Any) -> int:
@@ -51,8 +63,12 @@ def fill(target: Any, value: Any) -> None:
     one = np.empty((), target.dtype)
     np.copyto(one, value, casting="unsafe")
     large = target.nbytes >= SHARED and one.itemsize in WIDTHS and target.flags.writeable
-    if large and in_one_piece(target) and is_shared(target):
-        HOOKS.fill_memory(address_of(target), target.nbytes, one.tobytes())
+    if (
+        large
+        and in_one_piece(target)
+        and is_shared(target)
+        and is_moved(HOOKS.fill_memory, address_of(target), target.nbytes, one.tobytes())
+    ):
         return
     if target.dtype.kind == "V" and target.dtype.names is None:
         words = f"u{target.dtype.itemsize}"
@@ -77,7 +93,12 @@ def copy(target: Any, source: Any) -> None:
     if size >= SHARED and target.shape == source.shape and target.strides == source.strides:
         to, given = address_of(target), address_of(source)
         apart = abs(to - given) >= size
-        if apart and target.flags.writeable and in_one_piece(target) and is_shared(target):
-            HOOKS.copy_memory(to, given, size)
+        if (
+            apart
+            and target.flags.writeable
+            and in_one_piece(target)
+            and is_shared(target)
+            and is_moved(HOOKS.copy_memory, to, given, size)
+        ):
             return
     np.copyto(target, source)
