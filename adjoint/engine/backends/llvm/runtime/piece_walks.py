@@ -1,6 +1,6 @@
 """How a worker comes to its pieces of a launch: functions that all kernels of loops call.
 
-A process has them once. A module that brought them along would take LLVM a tenth to a fifth longer;
+A process has them once. A module that brought them along would take LLVM a tenth longer;
 what leaves the process (exported programs) has their definitions in it.
 """
 
