@@ -146,6 +146,7 @@ FILLED: dict[str, tuple[Callable[[int], Any], Sequence[int]]] = {
         range(36, 64, 2),
     ),
     "attention": (attended, range(101, 135, 3)),
+    "draws": (lambda n: ad.rand(n, 6), range(121, 139)),
     "largest": (lambda n: drawn(n, 33).max(1).values, range(121, 139)),
     "by a column": (
         lambda n: made(n, 6) / drawn(n)[:, None], range(121, 139)
@@ -180,3 +181,16 @@ def test_new_sizes_are_filled_in_rather_than_planned(
     for n in sizes[:5]:
         run(n + 200)
     assert not planned
+
+
+def test_draws_at_many_sizes_are_those_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    def numbers(met: int) -> list[bytes]:
+        FRAGMENTS.forget()
+        monkeypatch.setattr(open_kinds, "OFTEN_MET", met)
+        ad.manual_seed(4)
+        found = []
+        for n in (31, 40, 57, 77, 130, 64, 21):
+            found += [ad.randn(n, 6), F.dropout(ad.ones(n, 5), 0.3), ad.randint(0, 9, (n,))]
+        return [np.array(x).tobytes() for x in found]
+
+    assert numbers(3) == numbers(NEVER)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from numpy import ndarray
 
-from adjoint.engine.core.device import Device
+from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.layout import ordered_strides
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
@@ -119,7 +119,7 @@ class Operands:
 
     def __init__(self, tensors: Sequence[Tensor], looked: Looked, numbers: Sequence[float]) -> None:
         self.tensors, self.looked, self.given = tensors, looked, numbers
-        self.on_device = tensors[0]._array.__class__ in DEVICE_LAYOUTS
+        self.on_device = any(t._array.__class__ in DEVICE_LAYOUTS for t in tensors)
         self.orders: list[list[int]] | None = None  # of results that were in doubt, once tried
 
     def kind(self, what: Any) -> tuple[Any, Numbers] | None:
@@ -198,6 +198,12 @@ class Operands:
 def is_parameter(tensor: Tensor) -> bool:
     """Whether a tensor is trained: its sizes are a model's, and stay."""
     return tensor._requires_grad and tensor._node is None
+
+
+def is_made_here(looked: Looked) -> bool:
+    """Whether an operation on no tensors, a draw say, makes one of the CPU."""
+    params = looked.leaves[-1] if isinstance(looked.leaves, tuple) and looked.leaves else None
+    return isinstance(params, dict) and params.get("device") is CPU
 
 
 @dataclass(slots=True)
@@ -336,7 +342,9 @@ class OpenKinds:
     ) -> Fragment | None:
         """A fragment from a recording for many sizes; None: there is none."""
         classes = {t._array.__class__ for t in tensors}
-        if len(classes) != 1 or not (ndarray in classes or classes <= DEVICE_LAYOUTS.keys()):
+        if not classes and not is_made_here(looked):
+            return None
+        if len(classes) > 1 or not (classes <= {ndarray} or classes <= DEVICE_LAYOUTS.keys()):
             return None
         operands = Operands(tensors, looked, numbers)
         kind = operands.kind(what)
