@@ -13,7 +13,7 @@ from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.engine.graph.sizes.extents import is_extent
+from adjoint.engine.graph.sizes.extents import is_undecided
 
 CONSTANT_PAD = "constant_pad"  # the composite
 KEPT_WHOLE = (CONSTANT_PAD,)
@@ -28,7 +28,7 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     if not isinstance(x, Value) or x.host or x.spec.device.type != "cpu":
         return False
     shape, out = x.spec.shape, node.outputs[0].spec.shape
-    known = not any(map(is_extent, (*shape, *out))) and 0 not in (*shape, *out)
+    known = not any(map(is_undecided, (*shape, *out))) and 0 not in (*shape, *out)
     return known and x.spec.dtype.itemsize in KINDS and len(merged(shape, None, node)) <= OUTER + 1
 
 
