@@ -72,6 +72,7 @@ ALONG: dict[str, Callable[[Any, Any, Any, int], list[Any]]] = {
         F.max_pool1d(x.transpose(1, 2), 3, 2), F.conv1d(x.transpose(1, 2), w.unsqueeze(2), b),
         F.conv2d(image(x, n), w.reshape(4, 1, 3, 3).expand(4, 6, 3, 3), padding=1),
         F.interpolate(image(x, n), scale_factor=2, mode="bilinear"),
+        F.conv2d(image(x, n).transpose(2, 3), w.reshape(6, 1, 3, 2), groups=6),
     ],
     "joins": lambda x, w, b, n: [
         ad.cat([x, x * b], 1).transpose(0, 1).contiguous(), x[:, ad.arange(n - 1)],
@@ -145,6 +146,10 @@ FILLED: dict[str, tuple[Callable[[int], Any], Sequence[int]]] = {
         ),
         range(36, 64, 2),
     ),
+    "depthwise": (
+        lambda n: F.conv2d(made(2, 6, 5, n), drawn(6, 1, 3, 2), groups=6), range(21, 39)
+    ),
+    "padding": (lambda n: F.pad(made(2, n, 3), (1, 2, 3, 0)), range(21, 39)),
     "attention": (attended, range(101, 135, 3)),
     "draws": (lambda n: ad.rand(n, 6), range(121, 139)),
     "largest": (lambda n: drawn(n, 33).max(1).values, range(121, 139)),

@@ -35,7 +35,7 @@ def vectors_across(kind: str, wide: int, count: int) -> int:
     Where there are few lines, runs are longer.
     """
     lanes = tiles.outer_tile(kind).lanes
-    most = min(max(ACROSS, vectors_together() // max(count, 1)), wide // lanes)
+    most = min(max(ACROSS, vectors_together() // max(count, 1)), max(wide // lanes, 1))
     return min(range(most, 0, -1), key=lambda across: -(-wide // (across * lanes)) * across)
 
 

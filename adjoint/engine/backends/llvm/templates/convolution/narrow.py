@@ -24,7 +24,8 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
-from adjoint.engine.graph.sizes.extents import computed, is_extent, typical
+from adjoint.engine.core.spec import pinned
+from adjoint.engine.graph.sizes.extents import computed, is_undecided, typical
 
 NARROW = 4  # output channels in a group from which on panels pay
 DEEPEST = 1024  # taps times channels without panels, at most
@@ -87,9 +88,10 @@ def sums_launch(
     wide, step = walk[0][-1], walk[1][-1]
     if goes_along_lines(kind, walk):
         count = positions(phase[:-1], out.shape[0])
-        across = lines.vectors_across(kind, wide, typical(count))
-        size = lines.lines_together(across, typical(count)), across
-        part = lines.lines_of_piece(wide, size[0])
+        # What is part of the code is the same at all sizes of a plan.
+        across = pinned(computed(partial(lines.vectors_across, kind), wide, typical(count)))
+        size = pinned(computed(lines.lines_together, across, typical(count))), across
+        part = computed(lines.lines_of_piece, wide, size[0])
         name = f"lines_{tiled(kind)}_{int(weighted)}_{size[0]}x{across}_{step}"
         text = partial(lines.line_sums_text, kind=kind, weighted=weighted, size=size, step=step)
     else:
@@ -121,7 +123,7 @@ def goes_along_lines(kind: str, walk: WalkWords) -> bool:
     """Whether a result has lines of neighbours, each a vector or more (Note [lines])."""
     sizes, steps, to_steps = walk
     wide, step, to_step = sizes[-1], steps[-1], to_steps[-1]
-    if any(map(is_extent, (wide, step, to_step))):
+    if any(map(is_undecided, (wide, step, to_step))):
         return False
     return wide >= outer_tile(kind).lanes and step in lines.STEPS and to_step == 1
 
