@@ -382,6 +382,20 @@ def test_a_device_from_outside() -> None:
 
 
 @pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("backend", ["interpret", None])
+def test_what_is_moved_inside_a_compiled_function_is_on_the_current_device(backend: Any) -> None:
+    """A type of device without a number means the same in a recording: tensors there meet it."""
+    weight = ad.randn(3, 2, device="toy")
+    options = {} if backend is None else {"backend": backend}
+    compiled = ad.compile(lambda x: x.to("toy") @ weight, **options)
+    x = ad.randn(4, 3)
+    for _ in range(2):
+        result = compiled(x)
+        assert result.device == weight.device
+        ad.testing.assert_close(result.cpu(), x @ weight.cpu())
+
+
+@pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize("compiled", [False, True])
 def test_training_on_a_device_from_outside(compiled: bool) -> None:
     def train(device: str) -> list[float]:

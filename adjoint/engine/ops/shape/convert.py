@@ -33,6 +33,7 @@ from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.placement import chosen
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -226,6 +227,7 @@ def convert(
 
 def moved(x: Tensor, device: Device, non_blocking: bool) -> Tensor:
     """x on another device; where asked, the host does not wait for a copy of pinned memory."""
+    device = chosen(device)  # plain "cuda" is the GPU that is current, for a recording as well
     if non_blocking and device.type == "cuda" and x.device.type == "cpu":
         return TO_DEVICE(x, device=device, non_blocking=True)
     return TO_DEVICE(x, device=device)
