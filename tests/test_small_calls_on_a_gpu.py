@@ -20,6 +20,7 @@ from adjoint.engine.core.operations.public import OVERRIDES
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.graph.eager import device_straight
+from adjoint.engine.graph.eager.fragments import FRAGMENTS
 from adjoint.engine.graph.eager.recorded import Unfit
 from tests import small_calls_on_a_gpu as calls
 
@@ -31,6 +32,12 @@ HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
 def no_overriding_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests have classes that override functions: calls then go by these first."""
     monkeypatch.setattr(OVERRIDES, "active", False)
+
+
+@pytest.fixture(autouse=True)
+def fragments_never_met() -> None:
+    """Fragments that earlier tests had native code find are not told to it a second time."""
+    FRAGMENTS.forget()
 
 
 def test_native_code_made_while_a_call_is_listened_to_stays(
