@@ -121,7 +121,7 @@ def sliced_again(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, 
 
 
 def is_spread(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether no two elements are lie in one place: each step is over all before it.
+    """Whether no two elements lie in one place: each step is over all before it.
 
     >>> is_spread((2, 3), (4, 1)), is_spread((2, 3), (2, 1)), is_spread((2, 1), (1, 0))
     (True, False, True)
