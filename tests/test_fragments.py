@@ -218,12 +218,23 @@ def test_errors_are_those_of_the_table(wrong: Callable[[], Any], kind: type[Exce
 
 
 def test_what_looks_on_sees_every_operation() -> None:
-    """Transforms, recordings and the reference interpreter have operations as they are."""
+    """Recordings and the reference interpreter have operations as they are."""
     x = draw(3, 4)
-    ad.func.vmap(F.gelu)(x)
-    ad.func.jvp(F.gelu, (x,), (x,))
     ad.compile(F.gelu, backend="interpret")(x)
+    with CONTEXT.having(reference=True):
+        F.gelu(x)
     assert not FRAGMENTS.by_kind
+
+
+def test_what_runs_beneath_transforms_gives_the_same() -> None:
+    x = draw(3, 4)
+    with CONTEXT.having(reference=True):
+        want = ad.func.vmap(F.gelu)(x), *ad.func.jvp(F.gelu, (x,), (x,))
+    for one, other in zip(
+        (ad.func.vmap(F.gelu)(x), *ad.func.jvp(F.gelu, (x,), (x,))), want, strict=True
+    ):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-6, atol=1e-6)
+    assert FRAGMENTS.by_kind
 
 
 def test_dropout_draws_as_ever() -> None:

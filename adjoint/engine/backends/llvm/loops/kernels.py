@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
 from adjoint.engine.backends.llvm.ir.machine import host_features
+from adjoint.engine.backends.llvm.ir.piece_walks import pieces_text, turns_text
 from adjoint.engine.backends.llvm.loops.access import Access
 from adjoint.engine.backends.llvm.loops.column_sums import ColumnSums, sums_columns
 from adjoint.engine.backends.llvm.loops.nests import Env, LaneScope, LoopNest
@@ -19,7 +20,6 @@ from adjoint.engine.backends.llvm.loops.pieces import (
     words_of,
 )
 from adjoint.engine.backends.llvm.loops.signs import never_positive
-from adjoint.engine.backends.llvm.runtime.piece_walks import pieces_text, turns_text
 from adjoint.engine.backends.registers.elementwise import round_result, round_to
 from adjoint.engine.backends.registers.math.exponential import exp_of_negative
 from adjoint.engine.backends.registers.operations import KIND, combine, lower, random_sample

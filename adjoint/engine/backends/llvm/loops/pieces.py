@@ -14,8 +14,8 @@ Note [kernel words]
 
 from __future__ import annotations
 
+from adjoint.engine.backends.llvm.ir.piece_walks import PIECES
 from adjoint.engine.backends.llvm.loops.column_sums import sums_columns
-from adjoint.engine.backends.llvm.runtime.piece_walks import PIECES
 from adjoint.engine.compiler.loops.ir import INDEX, LOAD, Form, Op
 from adjoint.engine.core.dtype import named
 from adjoint.engine.ops.random.random import word_bits

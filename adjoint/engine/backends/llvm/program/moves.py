@@ -107,7 +107,7 @@ end:
 """
 
 
-class Moves(threading.local):
+class MemoryMoves(threading.local):
     """The two kernels with argument words of one thread's own: a call lets go of the GIL."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ def _code() -> LinkedCode:
     return library.linked("moves", _TEXT)
 
 
-_moves = Moves()
+_moves = MemoryMoves()
 
 
 def fill_memory(address: int, size: int, element: bytes) -> None:

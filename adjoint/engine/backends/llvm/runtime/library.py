@@ -15,7 +15,8 @@ from functools import cache
 from weakref import WeakValueDictionary
 
 from adjoint.engine.backends.disk import store
-from adjoint.engine.backends.llvm.runtime import jit, piece_walks
+from adjoint.engine.backends.llvm.ir import piece_walks
+from adjoint.engine.backends.llvm.runtime import jit
 from adjoint.engine.backends.threads import present_threads
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state import forks
