@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.backends.array import in_place
 from adjoint.engine.core.operations import large
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.graph.eager.updates import UPDATES
@@ -189,3 +190,60 @@ def test_a_failed_compilation_is_told_once(monkeypatch: pytest.MonkeyPatch) -> N
         one_step(p, ad.ones(8))
     one_step(p, ad.ones(8))  # without a second warning
     assert p.tolist() == [0.0] * 8
+
+
+IN_PLACE: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "add": (lambda x, y: x.add_(y), lambda a, b: a + b),
+    "sub": (lambda x, y: x.sub_(y), lambda a, b: a - b),
+    "mul": (lambda x, y: x.mul_(y), lambda a, b: a * b),
+    "div": (lambda x, y: x.div_(y), lambda a, b: a / b),
+    "a number": (lambda x, y: x.mul_(0.1), lambda a, b: a * a.dtype.type(0.1)),
+    "a multiple": (lambda x, y: x.add_(y, alpha=0.3), lambda a, b: a + b * a.dtype.type(0.3)),
+    "less a multiple": (lambda x, y: x.sub_(y, alpha=3), lambda a, b: a - b * a.dtype.type(3)),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_all_cores_change_large_tensors_in_place(
+    name: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a program from the fifth time on, which gives the bits that NumPy gives."""
+    monkeypatch.setattr(in_place, "_met", {})
+    change, reference = IN_PLACE[name]
+    rng = np.random.default_rng(len(name))
+    a, b = (rng.standard_normal((257, 256)).astype(dtype) for _ in range(2))
+    a[0, :4], b[0, :4] = [np.inf, -np.inf, np.nan, -0.0], [0, np.inf, 1, 0]
+    with np.errstate(all="ignore"):
+        want = reference(a, b)
+    for _ in range(in_place.MET_BEFORE + 2):
+        x, y = ad.tensor(a), ad.tensor(b)
+        version = x._version
+        assert change(x, y) is x
+        assert x._version == version + 1
+        np.testing.assert_array_equal(x.numpy(), want)
+        assert np.array_equal(np.signbit(x.numpy())[a == a], np.signbit(want)[a == a])
+        np.testing.assert_array_equal(y.numpy(), b)
+    assert len(UPDATES.by_kind) == (large.WAITS and 1)
+
+
+def test_what_shares_memory_or_is_seen_otherwise_is_changed_by_one_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Views, overlapping operands, other dtypes and shapes: as they are, with no program."""
+    monkeypatch.setattr(in_place, "_met", {})
+    size = large.AT_ONCE
+    base = np.arange(2 * size, dtype=np.float32)
+    for _ in range(in_place.MET_BEFORE + 2):
+        memory = ad.tensor(base)
+        memory[1 : size + 1].add_(memory[:size])
+        want = base.copy()
+        want[1 : size + 1] += base[:size]
+        np.testing.assert_array_equal(memory.numpy(), want)
+        x = ad.tensor(base)
+        x.add_(x)
+        np.testing.assert_array_equal(x.numpy(), base + base)
+        x = ad.tensor(base)
+        x.mul_(ad.ones(2 * size, dtype=ad.float64)).add_(ad.ones(1)).mul_(2)
+        np.testing.assert_array_equal(x.numpy(), (base + 1) * 2)
+    assert not UPDATES.by_kind

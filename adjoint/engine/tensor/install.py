@@ -10,7 +10,7 @@ from typing import Any
 from numpy import ndarray
 
 from adjoint.engine.core.dtype import can_cast, float32, float64
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.large import AT_ONCE, DEVICE_LAYOUTS, is_large
 from adjoint.engine.core.operations.older import modern
 from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.core.operations.public import (
@@ -27,7 +27,12 @@ from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Filling, Generator
 from adjoint.engine.core.state.timeline import LISTENERS
-from adjoint.engine.ops.elementwise.arithmetic import ADD_SCALED, is_scaled_at_once, scaled
+from adjoint.engine.ops.elementwise.arithmetic import (
+    ADD_SCALED,
+    is_scaled_at_once,
+    is_scaled_in_one,
+    scaled,
+)
 from adjoint.engine.tensor.copying import install_copying
 from adjoint.engine.tensor.index.added_rows import IN_MEMORY
 from adjoint.engine.tensor.index.indexing import install_indexing
@@ -118,7 +123,9 @@ def _shares(tensor: Tensor, other: Any) -> bool:
 
 
 def _is_scaled_there(tensor: Tensor, other: Any, alpha: Any) -> bool:
-    """Whether a multiple is added on a GPU by one program (x - a y is x + (-a) y in every bit)."""
+    """Whether a multiple is added by one program (x - a y is x + (-a) y in every bit)."""
+    if is_large(tensor._array, AT_ONCE) and is_scaled_in_one(tensor, other, alpha):
+        return True
     there = tensor._array.__class__ in DEVICE_LAYOUTS and CONTEXT.plain
     plain = there and is_scaled_at_once(tensor, other, alpha) and other.shape == tensor.shape
     plain = plain and other._array.__class__ in DEVICE_LAYOUTS  # elements in memory, not sparse
