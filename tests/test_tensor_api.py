@@ -66,6 +66,41 @@ def test_pickle_every_dtype(dtype: str) -> None:
     assert (y == x).all()
 
 
+MEMORY = np.arange(48.0, dtype=np.float32).reshape(4, 3, 4)
+WINDOWS: dict[str, Any] = {
+    "all": lambda x: x,
+    "rows": lambda x: x[1:],
+    "turned": lambda x: x.permute(1, 2, 0)[:, 1:],
+    "bits": lambda x: x.view(ad.int32)[1:, :2],
+    "one": lambda x: x[1, 1].view(ad.int32),
+}
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize(
+    "array",
+    [MEMORY, MEMORY.T, MEMORY.transpose(1, 0, 2), MEMORY[::2, :, 1:], MEMORY.T[1:, ::2]],
+    ids=["rows", "columns", "planes", "gaps", "columns with gaps"],
+)
+def test_copies_lie_as_what_they_are_of(array: Any, copied: Any) -> None:
+    x = ad.from_numpy(array)
+    for name, window in WINDOWS.items():
+        seen = window(x)
+        whole, part = copied((x, seen))
+        assert part.dtype is seen.dtype, name
+        assert part.tolist() == seen.tolist(), name
+        assert part.stride() == seen.stride(), name
+        whole.zero_()
+        assert not part.any(), name
+
+
+def test_copies_of_pairs_seen_as_complex_numbers() -> None:
+    x = ad.arange(13.0)
+    seen = ad.view_as_complex(x[:12].view(6, 2))[1:]
+    assert copy.deepcopy(seen).tolist() == seen.tolist()
+    assert pickle.loads(pickle.dumps(seen.real)).tolist() == seen.real.tolist()
+
+
 def test_deepcopy_keeps_sharing_and_gradients() -> None:
     w = ad.ones(2, requires_grad=True)
     (w * 3).sum().backward()

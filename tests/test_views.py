@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -282,3 +283,18 @@ def test_views_in_a_loop_stay_few_links_away() -> None:
     assert part.equal(ad.arange(200, 500))
     seen.mul_(2)
     assert x.equal(ad.arange(12).reshape(3, 4) * 2)
+
+
+def test_writes_to_parts_of_complex_numbers_with_gradients_in_another_layout() -> None:
+    leaf = ad.zeros(2, 3, dtype=ad.complex64, requires_grad=True)
+    x = leaf * 1
+    ad.view_as_real(x.reshape(6))[1:4, 1].zero_()
+    part = np.arange(1.0, 7).reshape(3, 2).T  # column by column: no reshape of it is a view
+    given = ad.complex(*[ad.tensor(a, dtype=ad.float32) for a in (part, part * 10)])
+    want = (part + 10j * part).astype(np.complex64)
+    want = np.ascontiguousarray(want)
+    want.reshape(6)[1:4].imag = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (got,) = ad.autograd.grad(x, [leaf], given.t().contiguous().t())
+    assert np.array_equal(got.numpy(), want)

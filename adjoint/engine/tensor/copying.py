@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from adjoint.engine.core.errors import CaptureError
-from adjoint.engine.core.layout import contiguous_format
+from adjoint.engine.core.layout import is_dense
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.meta import is_meta
@@ -14,9 +14,9 @@ from adjoint.engine.tensor.storage import Storage, Window
 from adjoint.engine.tensor.tensor import Tensor, alias_noted, meta_of, wrap
 
 
-def rebuild_storage(array: Any) -> Storage:
-    """A storage on the CPU from a pickled array."""
-    return Storage(array)
+def rebuild_storage(array: Any, places: tuple[int, ...] | None = None) -> Storage:
+    """A storage on the CPU from a pickled array, whose dimensions go to these places."""
+    return Storage(array if places is None else array.transpose(places))
 
 
 def rebuild(
@@ -30,7 +30,7 @@ def rebuild(
     """A tensor on a pickled storage; two that shared a storage share it again."""
     root = wrap(storage.buffer)
     root._storage = storage
-    out = root if window is None else root.as_strided(*window)
+    out = root if window is None else _show(root, *window)
     if device != "cpu":
         out = out.to(device)
     return _finished(out, cls, requires_grad, attributes)
@@ -51,14 +51,49 @@ def _finished(
 
 def _shown(tensor: Tensor) -> tuple[Any, ...] | None:
     """The window on the storage, or None for all of it."""
-    if not tensor._chain:
+    buffer = tensor._storage.buffer
+    if not tensor._chain and (buffer is None or _lies_dense(buffer)):
         return None
-    return (tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
+    place = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
+    return (*place, tensor.dtype)
+
+
+def _show(root: Tensor, shape: Any, stride: Any, offset: int, dtype: Any = None) -> Tensor:
+    """What a window shows of a storage, given as a tensor of all of it."""
+    if dtype is not None and dtype is not root.dtype:  # a view of its bytes as another dtype
+        room = HOOKS.array.room(root)
+        room -= room % max(1, dtype.itemsize // root.dtype.itemsize)
+        root = root.as_strided((room,), (1,), 0).view(dtype)
+    return root.as_strided(shape, stride, offset)
+
+
+def _lies_dense(buffer: Any) -> bool:
+    """Whether an array's elements lie side by side in memory, in any order of dimensions."""
+    return buffer.flags.c_contiguous or is_dense(buffer.shape, wrap(buffer).stride())
+
+
+def _whole(storage: Storage) -> Tensor:
+    """All of a storage: the tensor it was made for, or what lies between its elements as well.
+
+    Windows name places in memory, so a copy has to lie as the storage does.
+    """
+    whole = wrap(storage.buffer)
+    whole._storage = storage
+    if _lies_dense(storage.buffer):
+        return whole
+    with CONTEXT.having(grad_enabled=False):
+        return whole.as_strided((HOOKS.array.room(whole),), (1,), 0)
 
 
 def reduce_storage(storage: Storage) -> tuple[Any, ...]:
-    """Pickle a storage as a host array."""
-    return (rebuild_storage, (HOOKS.array.to_host(storage.buffer),))
+    """Pickle a storage as a host array, row after row."""
+    whole = _whole(storage)
+    array, strides = whole._array, whole.stride()
+    if array.flags.c_contiguous:
+        return (rebuild_storage, (HOOKS.array.to_host(array),))
+    order = sorted(range(array.ndim), key=lambda d: -strides[d])
+    places = tuple(order.index(d) for d in range(array.ndim))
+    return (rebuild_storage, (HOOKS.array.to_host(array.transpose(order)), places))
 
 
 # What is said of results of operations on the tape.
@@ -107,7 +142,7 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
         memo.setdefault(id(memo), []).append(self._storage)  # keep ids unique
     window = _shown(self)
     with CONTEXT.having(grad_enabled=False):
-        shown = root.detach() if window is None else root.as_strided(*window)
+        shown = root.detach() if window is None else _show(root, *window)
     out = _finished(shown, type(self), self._requires_grad, {})
     memo[id(self)] = out
     grad = self.grad
@@ -118,8 +153,8 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def _copied(tensor: Tensor) -> Tensor:
-    """A copy of the whole storage of a tensor."""
-    return wrap(tensor._storage.buffer.copy())
+    """A copy of the whole storage of a tensor, that lies in memory as it does."""
+    return wrap(_whole(tensor._storage)._array.copy(order="K"))
 
 
 def _copy_recorded(tensor: Tensor) -> Tensor:
@@ -127,12 +162,8 @@ def _copy_recorded(tensor: Tensor) -> Tensor:
     if tensor._storage.buffer is None:
         root: Tensor = CONTEXT.capture.root_tensor(tensor._storage)
         return root
-    if not tensor._chain:
-        whole = tensor.detach()
-    else:
-        whole = wrap(tensor._storage.buffer)
-        whole._storage = tensor._storage
-    return whole.clone(memory_format=contiguous_format)
+    whole = _whole(tensor._storage) if tensor._chain else tensor.detach()
+    return whole.clone()
 
 
 def _copy_of_meta(self: Tensor, memo: dict[int, Any]) -> Tensor:

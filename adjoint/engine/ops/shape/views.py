@@ -364,7 +364,9 @@ def _scatter_numbered(size: int, x: Tensor, y: Tensor, chain: Any) -> Tensor:
 VIEW_SCATTER: Record = linear(
     "view_scatter",
     lambda x, y, chain: x,
-    lambda g, y_spec, chain: VIEW_SCATTER(g, g.new_zeros(y_spec.shape), chain=chain),
+    lambda g, y_spec, chain: VIEW_SCATTER(
+        g, g.new_zeros(y_spec.shape, dtype=y_spec.dtype), chain=chain
+    ),
     lambda g, chain: apply_chain(g, chain).clone(),
     batch=_scatter_batch,
     rounding="exact",

@@ -139,6 +139,10 @@ def view_dtype(xp: Any, x: Array, dtype: DType) -> Array:
     return x.view(new)
 
 
+# Views that show the same bytes as elements of another dtype.
+REINTERPRETING = (reinterpret.VIEW_AS_REAL, reinterpret.VIEW_AS_COMPLEX, reinterpret.VIEW_DTYPE)
+
+
 @lowers(views.VIEW_SCATTER)
 def view_scatter(xp: Any, x: Array, y: Array, chain: Any) -> Array:
     out = copy_with(xp, x, "same")
@@ -148,7 +152,14 @@ def view_scatter(xp: Any, x: Array, y: Array, chain: Any) -> Array:
     if xp.may_share_memory(window, out):
         window[...] = y
         return out
-    # In this layout the chain cannot be followed without copies: follow the elements' numbers.
+    # In this layout the chain cannot be followed without copies.
+    for k, (record, params) in enumerate(chain):
+        if record in REINTERPRETING:  # numbers of elements are none of their parts'
+            part = xp.array(follow(xp, out, chain[:k]), order="C")
+            shown = kernel_for(record, xp)(part, **params)  # type: ignore[misc]
+            shown[...] = view_scatter(xp, shown, y, chain[k + 1 :])
+            return view_scatter(xp, out, part, chain[:k])
+    # Follow the elements' numbers.
     chosen = follow(xp, xp.arange(out.size).reshape(out.shape), chain)
     flat = xp.ascontiguousarray(out).reshape(-1)
     flat[chosen.reshape(-1)] = xp.broadcast_to(y, chosen.shape).reshape(-1)
