@@ -599,3 +599,28 @@ def test_errors_leave_inference_mode_as_it_was() -> None:
         assert (x + 1).is_inference()
     assert CONTEXT.plain
     assert not (x + 1).is_inference()
+
+
+def test_what_is_made_in_inference_mode_stays_marked() -> None:
+    """What has memory of its own there, be it seen another way or given more of it."""
+    x = ad.ones(3, 4)
+    with ad.inference_mode():
+        made = x * 2
+        grown = [ad.add(x, x, out=ad.empty(0)), ad.empty(2).resize_(5, 7)]
+        within = made.data
+    for y in (*grown, within, made.data, made.detach(), made.T):
+        assert y.is_inference()
+        for change in ("t_", "zero_"):
+            with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+                getattr(y, change)()
+    assert not x.data.is_inference()
+
+
+@pytest.mark.parametrize("outer", [ad.no_grad, ad.inference_mode, ad.enable_grad])
+def test_inference_mode_off_is_ordinary_mode(outer: Any) -> None:
+    with outer():
+        before = ad.is_grad_enabled(), ad.is_inference_mode_enabled()
+        with ad.inference_mode(False):
+            assert ad.is_grad_enabled()
+            assert not ad.is_inference_mode_enabled()
+        assert (ad.is_grad_enabled(), ad.is_inference_mode_enabled()) == before

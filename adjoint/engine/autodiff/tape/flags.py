@@ -103,6 +103,7 @@ def _get_data(self: Tensor) -> Tensor:
         # A second cell on one buffer; a capture tells by the buffer that they are one.
         out._storage = Storage(storage.buffer)
         out._storage.birth = storage.birth
+        out._storage.version = min(0, storage.version)  # one for inference stays one
     return out
 
 

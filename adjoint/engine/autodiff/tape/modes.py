@@ -160,14 +160,8 @@ class inference_mode(Mode):
 
     def __init__(self, mode: Any = True) -> None:
         self.mode = bool(mode)
-        # inference_mode(False) inside inference_mode() is ordinary mode again.
+        # inference_mode(False) is ordinary mode again: as in PyTorch, also inside of no_grad().
         super().__init__(grad_enabled=not self.mode, inference=self.mode)
-
-    def __enter__(self) -> None:
-        fields = self._fields
-        if not self.mode and not CONTEXT.inference:
-            fields = {}  # nothing to leave: an outer no_grad stays
-        self._before.append(CONTEXT.set(**fields))
 
 
 class set_multithreading_enabled(Mode):

@@ -272,6 +272,7 @@ def grow(tensor: Tensor, length: int) -> None:
         old = strided(xp, buffer, (have,), (1,)).view(longer.dtype)
         longer[: len(old)] = old
     fresh = wrap(longer)
+    fresh._storage.version = tensor._storage.version
     tensor._array, tensor._storage, tensor._chain = longer, fresh._storage, ()
     tensor._base = None
     STRUCTURE_VERSION.count += 1

@@ -139,8 +139,7 @@ def rebind_window(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwa
     it still is what it was on the tape: a leaf, or, seen another way, a result.
     """
     leaf = target._requires_grad and target._node is None
-    if CONTEXT.grad_enabled:
-        check_followed(target)
+    check_changed(target)
     old = alias_with_history(target)
     old._base = target._base
     if CONTEXT.grad_enabled or target._node is None:
@@ -226,6 +225,11 @@ def leak_message() -> str:
 def check_writable(target: Tensor) -> None:
     """Refuse the writes autograd cannot follow, as PyTorch does."""
     HOOKS.array.check_overlap(target._array)
+    check_changed(target)
+
+
+def check_changed(target: Tensor) -> None:
+    """Refuse to change in place what is not to be changed here, be it only what it shows."""
     if target._storage.version < 0 and not CONTEXT.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed. You can "
