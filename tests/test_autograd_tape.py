@@ -624,3 +624,14 @@ def test_inference_mode_off_is_ordinary_mode(outer: Any) -> None:
             assert ad.is_grad_enabled()
             assert not ad.is_inference_mode_enabled()
         assert (ad.is_grad_enabled(), ad.is_inference_mode_enabled()) == before
+
+
+@pytest.mark.parametrize("mode", [ad.no_grad, ad.inference_mode])
+def test_results_seen_another_way_stay_on_the_tape(mode: Any) -> None:
+    leaf = ad.ones(2, 3, requires_grad=True)
+    x = leaf * 2
+    with mode():
+        x.t_()
+        x.unsqueeze_(0)
+    (x * ad.arange(6.0).view(1, 3, 2)).sum().backward()
+    assert leaf.grad.tolist() == [[0.0, 4.0, 8.0], [2.0, 6.0, 10.0]]

@@ -298,3 +298,18 @@ def test_writes_to_parts_of_complex_numbers_with_gradients_in_another_layout() -
         warnings.simplefilter("error")
         (got,) = ad.autograd.grad(x, [leaf], given.t().contiguous().t())
     assert np.array_equal(got.numpy(), want)
+
+
+def test_views_of_nothing_know_where_they_are() -> None:
+    """What is put there, or shown from there on, is where the view was."""
+    b = ad.arange(12.0).view(3, 4)
+    for view, place in (
+        (b[2:2], 8), (b[:, 3:3], 3), (b[1:1, 2:], 6), (b[1][2:2], 6), (b.t()[2:2], 2),
+        (b[1:][1:1].detach(), 8), (b.view(-1)[5:5].view(ad.int32).view(ad.float32), 5),
+    ):  # fmt: skip
+        assert view.as_strided((1,), (1,)).tolist() == [place]
+        assert view.as_strided((1,), (1,), 1).tolist() == [1]
+        assert view.resize_(2).tolist() == [place, place + 1]
+    c = ad.arange(6)
+    ad.add(ad.ones(2, dtype=ad.int64), 8, out=c[3:3])
+    assert c.tolist() == [0, 1, 2, 9, 9, 5]

@@ -541,6 +541,7 @@ def entry_on_a_gpu(function: str) -> Callable[..., Any]:
 HOOKS.device_entry, HOOKS.straight_entry = map(entry_on_a_gpu, ("entry_of", "straight_entry"))
 HOOKS.updates = UpdatesLater()
 HOOKS.shortened = later("adjoint.engine.tensor.chains", "shortened")
+HOOKS.place_of = later("adjoint.engine.tensor.chains", "place_of")
 HOOKS.fill_memory = later("adjoint.engine.backends.llvm.program.moves", "fill_memory")
 HOOKS.copy_memory = later("adjoint.engine.backends.llvm.program.moves", "copy_memory")
 HOOKS.put_workers_first = later("adjoint.engine.backends.threads", "put_workers_first")

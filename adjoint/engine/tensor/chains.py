@@ -22,7 +22,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.stop import STOP
 from adjoint.engine.ops.shape.views import SLICE
 from adjoint.engine.tensor.storage import Window
-from adjoint.engine.tensor.tensor import Tensor, alias, root_of, symbolic
+from adjoint.engine.tensor.tensor import Tensor, alias, root_of, symbolic, wrap
 
 MANY = 64  # links that are worth a look at each
 
@@ -177,4 +177,19 @@ def without_rounds(links: Chain, states: list[State]) -> Chain:
     return tuple(out)
 
 
+def place_of(x: Tensor) -> int:
+    """Where in its storage a view begins.
+
+    Of one without elements its links say it: an array library forgets where it was.
+    """
+    buffer = x._storage.buffer
+    if x.numel() or not x._chain or buffer is None or type(x._array) is Window:
+        return x.storage_offset()
+    root = wrap(buffer)
+    root._storage = x._storage
+    place: int = states_of(root, tuple([e for e in x._chain if e[0] is not STOP]))[-1][3]
+    return place
+
+
 HOOKS.shortened = shortened
+HOOKS.place_of = place_of

@@ -273,6 +273,7 @@ class Hooks:
     rebind_window: Callable[..., Any] = _unset  # in-place changes of what a tensor shows
     write_back: Callable[..., Any] = _unset  # a write to a copy that stands for a view
     shortened: Callable[..., Any] = _unset  # a long chain of views: tensor.chains
+    place_of: Callable[..., int] = _unset  # the offset of a view, without elements too: the same
     update: Callable[..., Any] = _unset  # an in-place operation: a result written into its target
     scan: Callable[..., Any] = _unset  # a loop as one operation of a captured graph
     view_scatter: Any = None  # the record of the inverse of views

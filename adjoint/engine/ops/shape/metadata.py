@@ -52,7 +52,7 @@ def resize_(self: Tensor, *args: Any, memory_format: Any = contiguous_format) ->
         return self
     packed = contiguous_strides(shape)
     strides = format_strides("resize_", shape, packed, memory_format) or packed
-    offset = self.storage_offset()
+    offset = HOOKS.place_of(self)
     if prod(shape) and offset + prod(shape) > HOOKS.array.room(self):
         if CONTEXT.capture is not None:
             raise CaptureError(

@@ -9,7 +9,7 @@ from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.layout import ordered_strides
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import method, public
-from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.spec import Spec, wrap_dim
 from adjoint.engine.ops.common.arguments import ints, whole
 from adjoint.engine.ops.common.memory_looks import check_inside, place_in_memory, room_in_memory
@@ -310,7 +310,7 @@ def _strided_params(
             f"{list(sizes)} and strides {list(strides)}"
         )
     here = place_in_memory(x)
-    offset = here
+    offset = HOOKS.place_of(x)
     if storage_offset is not None:
         offset = whole("as_strided", "storage_offset", storage_offset)
     if offset < 0:

@@ -142,10 +142,10 @@ def rebind_window(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwa
     check_changed(target)
     old = alias_with_history(target)
     old._base = target._base
-    if CONTEXT.grad_enabled or target._node is None:
+    if target._node is None or (CONTEXT.grad_enabled and not CONTEXT.inference):
         shown = view(old, *args, **kwargs)
     else:
-        with CONTEXT.having(grad_enabled=True):
+        with CONTEXT.having(grad_enabled=True, inference=False):
             shown = view(old, *args, **kwargs)
     if CONTEXT.capture is not None:
         CONTEXT.capture.rebinds(target, shown, "window")
