@@ -163,6 +163,13 @@ class inference_mode(Mode):
         # inference_mode(False) is ordinary mode again: as in PyTorch, also inside of no_grad().
         super().__init__(grad_enabled=not self.mode, inference=self.mode)
 
+    def __enter__(self) -> None:
+        self._before.append((CONTEXT.grad_enabled, CONTEXT.inference))
+        CONTEXT.set_inference(not self.mode, self.mode)
+
+    def __exit__(self, *_: object) -> None:
+        CONTEXT.set_inference(*self._before.pop())
+
 
 class set_multithreading_enabled(Mode):
     """Both values hold: backward runs on the calling thread, and results are the same."""
