@@ -188,6 +188,10 @@ def test_many_stacked_that_the_general_way_takes() -> None:
     assert ad.stack(views).requires_grad
     mixed = [*(x.detach() for x in rows), ad.ones(3, dtype=ad.float64)]
     assert ad.stack(mixed).dtype is ad.float64
+    for one, other in (((2, 3), (3, 2)), ((4,), (2, 2)), ((1, 4), (4, 1)), ((), (1,)), ((1,), ())):
+        for dim in (0, -1):
+            with pytest.raises(RuntimeError, match="equal size"):
+                ad.stack([*[ad.ones(one)] * 9, ad.ones(other)], dim)
     with pytest.raises(RuntimeError, match="equal size"):
         ad.stack([*mixed, ad.ones(4)])
     with pytest.raises(IndexError):

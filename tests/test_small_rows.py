@@ -317,6 +317,26 @@ def test_order_of_rows_is_numpy_s(dtype: Any, length: int) -> None:
         return [t * 1 for t in (*x.topk(max(1, length // 3)), *x.sort(), *x.median(1))]
 
     assert compare(few, lambda wild: make(False))
+    short = length <= 16  # in longer ones equals have PyTorch's order
+    assert compare(lambda x: [t * 1 for t in (*x.mode(1), *x.T.mode(0))], make) == short
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("reduce", ["amax", "amin", "prod"])
+def test_reductions_at_indices_are_numpy_s(dtype: Any, reduce: str) -> None:
+    rng = np.random.default_rng([np.dtype(dtype).itemsize, len(reduce)])
+    at, source = rng.integers(0, 3, (5, 4)), rng.integers(1, 9, (5, 4)).astype(dtype)
+
+    def make(wild: bool) -> Any:
+        found = rng.integers(1, 9, (3, 4)).astype(dtype)
+        if wild and found.dtype.kind == "f":
+            found[rng.random((3, 4)) < 0.3] = np.nan
+        return found
+
+    def run(x: ad.Tensor, y: ad.Tensor, at: ad.Tensor) -> ad.Tensor:
+        return x.scatter_reduce(0, at, y, reduce) * 1
+
+    assert compare(run, make, source, at)
 
 
 def test_long_sums_are_taken_in_numpy_s_pairs() -> None:

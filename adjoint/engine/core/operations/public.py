@@ -264,6 +264,7 @@ def _adapted(
 
 
 ACCUMULATED = ("sum", "prod", "cumsum", "cumprod")  # in the dtype of `out`
+MOST_OPERANDS = 64  # of programs; of more, looking for one takes as long as the call
 ON_CPU = (None, CPU)  # where new tensors are that programs know
 HERE = (None, "cpu", CPU)  # the same, as it is asked for
 
@@ -388,6 +389,8 @@ def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], given: dict[st
         return None if made is None else made.requires_grad_(True)
     kwargs = given
     operands = joined(small, args)
+    if len(operands) > MOST_OPERANDS:
+        return None
     if (
         small.off_tape
         and len(operands) > small.joins

@@ -102,23 +102,28 @@ def _at_once(tensors: Any, dim: int) -> Tensor | None:
         return None
     if not CONTEXT.plain or LISTENERS or OVERRIDES.active:
         return None
-    followed, arrays = CONTEXT.grad_enabled, []
-    for x in tensors:
-        if not isinstance(x, TensorBase):
+    for kind in {x.__class__ for x in tensors}:
+        if not issubclass(kind, TensorBase):
             return None
-        if followed and is_followed(x):
-            return None
-        array = x._array  # type: ignore[attr-defined]
-        if array.__class__ is not ndarray or array.size > FEW:
-            return None
-        arrays.append(array)
-    dtype, shape = arrays[0].dtype, arrays[0].shape
-    for array in arrays:
-        if array.dtype is not dtype or array.shape != shape:
-            return None
-    stacked: Tensor = HOOKS.array.computed(
-        STACK, arrays, dim=wrap_dim("stack", dim, len(shape) + 1)
-    )
+    if CONTEXT.grad_enabled:  # few are asked: those of which the tape may know
+        for x in [x for x in tensors if x._requires_grad or x._base is not None]:
+            if is_followed(x):
+                return None
+    arrays = [x._array for x in tensors]
+    if {array.__class__ for array in arrays} != {ndarray}:
+        return None
+    first = arrays[0]
+    dtype, size = first.dtype, first.size
+    if not 0 < size <= FEW or (not first.ndim and any(array.ndim for array in arrays)):
+        return None
+    # Of as many elements, in as many dimensions, equal in all but one as NumPy sees to: one shape.
+    if [array for array in arrays if array.dtype is not dtype or array.size != size]:
+        return None
+    place = wrap_dim("stack", dim, first.ndim + 1)
+    try:
+        stacked: Tensor = HOOKS.array.computed(STACK, arrays, dim=place)
+    except (ValueError, IndexError):  # as it is, it says what is wrong
+        return None
     return stacked
 
 

@@ -17,6 +17,7 @@ from adjoint.engine.backends.llvm.runtime.objects import objects
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, looks, slow_address, steps
 from adjoint.engine.backends.llvm.runtime.shared_words import MAX_WORKERS
 from adjoint.engine.backends.llvm.small import calling, meeting, order_loops
+from adjoint.engine.backends.llvm.small.combining import COMBINING
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import forks
 
@@ -404,12 +405,13 @@ def _moves() -> list[str]:
     texts.append(inner_loop("position", 3, further, _picking(3)))
     texts.append(inner_loop("need", 1, _NEED))
     for char, kind in {**FLOATS, "l": "i64"}.items():
-        add = (
-            f"{_PICK}  %to = getelementptr i8, ptr %p2, i64 %away\n"
-            f"  %x = load {kind}, ptr %p0\n  %y = load {kind}, ptr %to\n"
-            f"  %z = {'add' if kind == 'i64' else 'fadd'} {kind} %y, %x\n  store {kind} %z, ptr %to"
-        )
-        texts.append(inner_loop(f"scatter_add_{char}", 3, add, _picking(3)))
+        for name, combine in COMBINING.items():
+            into = (
+                f"{_PICK}  %to = getelementptr i8, ptr %p2, i64 %away\n"
+                f"  %x = load {kind}, ptr %p0\n  %y = load {kind}, ptr %to\n"
+                f"{combine(kind)}\n  store {kind} %z, ptr %to"
+            )
+            texts.append(inner_loop(f"scatter_{name}_{char}", 3, into, _picking(3)))
     return texts
 
 

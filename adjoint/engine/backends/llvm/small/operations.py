@@ -34,7 +34,7 @@ from adjoint.engine.ops.elementwise import (
     sign,
     trigonometric,
 )
-from adjoint.engine.ops.index import gather, index
+from adjoint.engine.ops.index import gather, index, scatter
 from adjoint.engine.ops.products.linear import LINEAR
 from adjoint.engine.ops.products.matmul import MATMUL
 from adjoint.engine.ops.reduce import extremes, reduction
@@ -367,6 +367,23 @@ def write_scatter(
     array, shape = place.array, picks.array.shape
     steps = [[*y.array.strides], [*picks.array.strides], without(array, dim)]
     name = f"scatter_add_{out.dtype.char}" if accumulate else f"scatter{array.itemsize}"
+    pick(w, name, [y, picks, place], shape, steps, array.shape[dim], array.strides[dim])
+    return place
+
+
+@writes(scatter.SCATTER_REDUCE)
+def write_scatter_reduce(
+    w: RowWriter, out: Array, x: Spot, y: Spot, picks: Spot, dim: int, reduce: str
+) -> Spot:
+    """In the order in which indices lie, which rounding of products depends on."""
+    alike = x.array.dtype == y.array.dtype == out.dtype and y.array.shape == picks.array.shape
+    in_order = reduce != "prod" or (one_piece(picks.array) and one_piece(y.array))
+    if not alike or not in_order or out.dtype.char not in "fdl":
+        raise NoRow
+    place = w.copy(x, w.scratch(out))
+    array, shape = place.array, picks.array.shape
+    steps = [[*y.array.strides], [*picks.array.strides], without(array, dim)]
+    name = f"scatter_{reduce}_{out.dtype.char}"
     pick(w, name, [y, picks, place], shape, steps, array.shape[dim], array.strides[dim])
     return place
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.kernels.order.search import FEW
+from adjoint.engine.backends.array.kernels.order.ties import SHORT
 from adjoint.engine.backends.llvm.small import order_loops
 from adjoint.engine.backends.llvm.small.operations import pick, reduce, select, ufunc_of, without
 from adjoint.engine.backends.llvm.small.order_loops import DESCENDING, DISTINCT
@@ -83,6 +85,13 @@ def write_argmedian(w: RowWriter, out: Array, x: Spot, dim: int, omit: bool) -> 
     return w.copy(part(ordered(w, x, dim, DISTINCT), dim, middle, middle + 1), w.scratch(out))
 
 
+@writes(sort.ARGMODE)
+def write_argmode(w: RowWriter, out: Array, x: Spot, dim: int) -> Spot:
+    if not 0 < x.array.shape[dim] <= SHORT:  # of equals in longer ones PyTorch has an order
+        raise NoRow
+    return along(w, "mode", x, w.scratch(out), dim, 0)
+
+
 @writes(sort.MEDIAN)
 def write_median(
     w: RowWriter, out: Array, x: Spot, dims: tuple[int, ...], keepdim: bool, omit: bool
@@ -128,6 +137,18 @@ def write_searchsorted(w: RowWriter, out: Array, x: Spot, y: Spot, right: bool) 
     loop, sizes = w.loop(f"search_{sequence.dtype.char}"), (len(sequence), int(right))
     w.call(loop, [x, y, place], out.shape, steps, sizes, (step,))
     return place
+
+
+@writes(search.ISIN)
+def write_isin(w: RowWriter, out: Array, x: Spot, y: Spot) -> Spot:
+    a, b = x.array, y.array
+    alike = a.dtype == b.dtype and a.flags.c_contiguous and b.flags.c_contiguous
+    if not alike or a.dtype.char not in order_loops.ELEMENTS or not 0 < a.size * b.size <= FEW:
+        raise NoRow
+    pairs = w.scratch(np.empty((a.size, b.size), bool))
+    w.ufunc(np.equal, pairs, x.seen(a.reshape(-1, 1)), y.seen(b.reshape(-1)))
+    found = reduce(w, np.logical_or, pairs, (1,), False, False)
+    return found.seen(found.array.reshape(out.shape))
 
 
 @writes(histogram.HISTC)

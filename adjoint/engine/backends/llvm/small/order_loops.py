@@ -14,7 +14,7 @@ LANES = 16  # elements that are compared with one at once
 
 def text() -> str:
     """The functions."""
-    loops = (_order, _best, _running_best, _search)
+    loops = (_order, _best, _running_best, _mode, _search)
     return "\n".join([loop(char) for loop in loops for char in ELEMENTS])
 
 
@@ -330,6 +330,62 @@ def _running_best(char: str) -> str:
   %to = getelementptr i8, ptr %o, i64 %toAway
   store i64 %pNext, ptr %to""",
     )  # fmt: skip
+
+
+def _mode(char: str) -> str:
+    """The last place of a row's most frequent element: of several the smallest; a NaN is alone."""
+    kind = ELEMENTS[char]
+    equal = f"fcmp oeq {kind} %v, %u" if char in "fd" else f"icmp eq {kind} %v, %u"
+    return f"""
+define void @mode_{char}(ptr %args, ptr %dims, ptr %steps, ptr %own) {{{_HEAD}
+begin:
+  %start = load {kind}, ptr %x
+  br label %element
+element:
+  %i = phi i64 [0, %begin], [%iNext, %compare]
+  %b = phi {kind} [%start, %begin], [%bNext, %compare]
+  %most = phi i64 [0, %begin], [%mostNext, %compare]
+  %p = phi i64 [0, %begin], [%pNext, %compare]
+  %iNext = add i64 %i, 1
+  %some = icmp slt i64 %i, %length
+  br i1 %some, label %take, label %rowEnd
+take:
+  %vAway = mul i64 %i, %along
+  %vAt = getelementptr i8, ptr %x, i64 %vAway
+  %v = load {kind}, ptr %vAt
+  br label %count
+count:
+  %j = phi i64 [0, %take], [%jNext, %count]
+  %many = phi i64 [0, %take], [%manyNext, %count]
+  %last = phi i64 [%i, %take], [%lastNext, %count]
+  %uAway = mul i64 %j, %along
+  %uAt = getelementptr i8, ptr %x, i64 %uAway
+  %u = load {kind}, ptr %uAt
+  %same = {equal}
+  %one = zext i1 %same to i64
+  %manyNext = add i64 %many, %one
+  %lastNext = select i1 %same, i64 %j, i64 %last
+  %jNext = add i64 %j, 1
+  %further = icmp slt i64 %jNext, %length
+  br i1 %further, label %count, label %compare
+compare:
+  %none = icmp eq i64 %manyNext, 0
+  %often = select i1 %none, i64 1, i64 %manyNext
+  %more = icmp sgt i64 %often, %most
+  %as.many = icmp eq i64 %often, %most
+  %smaller = call i1 @before_{char}({kind} %v, {kind} %b, i1 false)
+  %instead = and i1 %as.many, %smaller
+  %better = or i1 %more, %instead
+  %bNext = select i1 %better, {kind} %v, {kind} %b
+  %mostNext = select i1 %better, i64 %often, i64 %most
+  %pNext = select i1 %better, i64 %lastNext, i64 %p
+  br label %element
+rowEnd:
+  store i64 %p, ptr %o
+  br label %row
+end:
+  ret void
+}}"""
 
 
 def _search(char: str) -> str:
