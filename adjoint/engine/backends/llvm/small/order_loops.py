@@ -12,10 +12,12 @@ LONGEST = 64  # elements of a row, each of which is compared with all others
 LANES = 16  # elements that are compared with one at once
 
 
-def text() -> str:
-    """The functions."""
-    loops = (_order, _best, _running_best, _mode, _search)
-    return "\n".join([loop(char) for loop in loops for char in ELEMENTS])
+NAMES = ("order", "best", "running_best", "mode", "search")
+
+
+def text(char: str) -> str:
+    """The functions of elements of one dtype."""
+    return "\n".join([loop(char) for loop in (_order, _best, _running_best, _mode, _search)])
 
 
 def _before(char: str) -> str:

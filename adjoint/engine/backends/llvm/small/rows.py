@@ -32,7 +32,7 @@ from adjoint.engine.backends.array.kernels.elementwise.layouts import as_first
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop, inner_loop_of
-from adjoint.engine.backends.llvm.small import comparing, loops
+from adjoint.engine.backends.llvm.small import comparing, inner_loops, loops
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.graph.ir import DataflowGraph, Value
@@ -182,12 +182,16 @@ class RowWriter:
             self.copy(imaginary or nothing, out.seen(out.array.imag))
             return out
         moved = have.kind in "fiub" or have.char == "E"  # which is how NumPy has bfloat16
-        if have == want and have.itemsize in loops.WORDS and moved:
+        if have == want and have.itemsize in inner_loops.WORDS and moved:
             self.own(f"copy{have.itemsize}", source, out)
             return out
-        if not have.isnative or not want.isnative or not loops.can_convert(have.char, want.char):
+        if (
+            not have.isnative
+            or not want.isnative
+            or not inner_loops.can_convert(have.char, want.char)
+        ):
             raise NoRow
-        self.own(loops.conversion(have.char, want.char), source, out)
+        self.own(inner_loops.conversion(have.char, want.char), source, out)
         return out
 
     def words(self, slots: int, masks: Sequence[int]) -> Array:
