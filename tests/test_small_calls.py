@@ -350,6 +350,8 @@ def test_unwritten_elements_have_their_layout() -> None:
             out.fill_(2)
             assert out.sum().item() == 24
         assert ad.empty_like(x).stride() == (1, 4)
+        for strides in ((1, 4), (9, 2), (0, 1)):
+            assert ad.empty_strided((4, 3), strides).stride() == strides
         assert ad.empty(2, requires_grad=True).requires_grad
 
 
@@ -460,11 +462,12 @@ def test_settings_are_heeded() -> None:
         ad.set_default_dtype(ad.float32)
     assert ad.zeros(2).dtype is ad.float32
     for _ in range(4):
-        ad.empty(2), ad.empty_like(x.T)
+        ad.empty(2), ad.empty_like(x.T), ad.empty_strided((2, 3), (1, 2))
     ad.use_deterministic_algorithms(True)  # which fills memory that nobody has written
     try:
         assert ad.empty(2).isnan().all()
         assert ad.empty_like(x.T).isnan().all()
+        assert ad.empty_strided((2, 3), (1, 2)).isnan().all()
     finally:
         ad.use_deterministic_algorithms(False)
     with ad.device("meta"):

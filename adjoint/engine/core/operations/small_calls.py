@@ -96,8 +96,8 @@ NARROW = "bfloat16 cdouble cfloat half"
 MORE = f"{SPECIAL} {ARRANGING} {MADE} {LAYERS} {MATRICES} {NARROW}"
 # Or they are drawn, or whatever was in memory (Note [small draws]).
 DRAWS = (
-    "_standard_gamma bernoulli binomial empty empty_like multinomial new_empty normal poisson rand "
-    "rand_like randint randint_like randn randn_like randperm"
+    "_standard_gamma bernoulli binomial empty empty_like empty_strided multinomial new_empty normal "
+    "poisson rand rand_like randint randint_like randn randn_like randperm"
 )
 # Or drawn into their first argument.
 FILLS = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_"
@@ -121,7 +121,7 @@ WRITING = NAMES - frozenset(f"{DRAWS} {VIEWS} {CREATION} {MADE}".split())
 VIEWING = frozenset(VIEWS.split())
 # Of which no gradient is asked by programs.
 CREATING = frozenset(CREATION.split()).union(
-    "empty empty_like rand rand_like randn randn_like".split()
+    "empty empty_like empty_strided rand rand_like randn randn_like".split()
 )
 # On a GPU those that its fragments do as one (Note [calls on a device]): these, and lists above.
 DEVICE_ONLY = frozenset(
