@@ -96,8 +96,8 @@ NARROW = "bfloat16 cdouble cfloat half"
 MORE = f"{SPECIAL} {ARRANGING} {MADE} {LAYERS} {MATRICES} {NARROW}"
 # Or they are drawn, or whatever was in memory (Note [small draws]).
 DRAWS = (
-    "_standard_gamma bernoulli binomial empty empty_like empty_strided multinomial new_empty normal "
-    "poisson rand rand_like randint randint_like randn randn_like randperm"
+    "_standard_gamma bernoulli binomial empty empty_like empty_strided multinomial new_empty "
+    "normal poisson rand rand_like randint randint_like randn randn_like randperm"
 )
 # Or drawn into their first argument.
 FILLS = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_"
