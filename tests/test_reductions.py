@@ -272,6 +272,25 @@ def test_gradients_of_long_running_logarithms_do_not_drift(compiled: bool) -> No
     assert np.abs(got / want - 1).max() < 1e-6
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("shape", [(20000,), (3000, 3), (16, 3)])
+def test_long_running_products_do_not_drift(shape: tuple[int, ...], compiled: bool) -> None:
+    """Along lines and columns, and gradients: what is carried has twice the bits."""
+    rng = np.random.default_rng(0)
+    numbers = (1 + 0.01 * rng.standard_normal(shape)).astype(np.float32)
+
+    def products(x: Any) -> Any:
+        out = x.cumprod(0)
+        return out, *ad.autograd.grad(out.sum(), x)
+
+    x = ad.tensor(numbers, requires_grad=True)
+    got, gradient = (ad.compile(products) if compiled else products)(x)
+    exact = np.cumprod(numbers.astype(np.float64), 0)
+    after = np.cumsum(exact[::-1], 0)[::-1] / numbers
+    np.testing.assert_allclose(got.detach().numpy(), exact, 1e-7)
+    np.testing.assert_allclose(gradient.numpy(), after, 3e-7)
+
+
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp", "cummax"])
 @pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 20), (5, 7), (2, 7, 9)])
 def test_running_from_the_first_element(name: str, shape: tuple[int, ...]) -> None:

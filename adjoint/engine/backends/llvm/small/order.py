@@ -194,18 +194,20 @@ def running(w: RowWriter, function: np.ufunc, out: Array, x: Spot, dim: int, rev
     return place
 
 
-@writes(scan.CUMSUM)
-def write_cumsum(w: RowWriter, out: Array, x: Spot, dim: int, reverse: bool) -> Spot:
-    if out.dtype.char != "f" or x.array.dtype != out.dtype:
-        return running(w, np.add, out, x, dim, reverse)
-    wide = w.copy(x, w.scratch(x.array, np.float64))  # as the array kernel adds
-    total = running(w, np.add, wide.array, wide, dim, reverse)
-    return w.copy(total, w.scratch(out))
+def writes_running(record: Record, function: np.ufunc) -> None:
+    """A running sum or product."""
+
+    @writes(record)
+    def write_running(w: RowWriter, out: Array, x: Spot, dim: int, reverse: bool) -> Spot:
+        if out.dtype.char != "f" or x.array.dtype != out.dtype:
+            return running(w, function, out, x, dim, reverse)
+        wide = w.copy(x, w.scratch(x.array, np.float64))  # as the array kernel goes on
+        last = running(w, function, wide.array, wide, dim, reverse)
+        return w.copy(last, w.scratch(out))
 
 
-@writes(scan.CUMPROD)
-def write_cumprod(w: RowWriter, out: Array, x: Spot, dim: int, reverse: bool) -> Spot:
-    return running(w, np.multiply, out, x, dim, reverse)
+writes_running(scan.CUMSUM, np.add)
+writes_running(scan.CUMPROD, np.multiply)
 
 
 @writes(scan.CUMEXTREME)

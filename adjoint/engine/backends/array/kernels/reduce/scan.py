@@ -20,6 +20,12 @@ Array = Any
 _DOUBLE = {"f": np.dtype(np.float64), "F": np.dtype(np.complex128)}
 
 
+def _carried(xp: Any, x: Array, is_long: bool = False) -> Any:
+    """The dtype in which a running result goes on, or each would carry the errors of all before."""
+    wide = accumulator(DTYPE_OF[x.dtype])
+    return _DOUBLE.get(wide.char, wide) if xp is np or is_long else wide
+
+
 def doubling(xp: Any, combine: Callable[[Array, Array], Array], x: Array, dim: int) -> Array:
     """An inclusive scan by an associative `combine`, in log2(n) steps."""
     out, reach = x.copy(), 1
@@ -45,9 +51,7 @@ def flipped(xp: Any, x: Array, dim: int, reverse: bool) -> Array:
 
 @lowers(scan.CUMSUM)
 def cumsum(xp: Any, x: Array, dim: int, reverse: bool) -> Array:
-    wide = accumulator(DTYPE_OF[x.dtype])
-    if xp is np or x.shape[dim] > LONG:  # or each sum would carry the errors of all before it
-        wide = _DOUBLE.get(wide.char, wide)
+    wide = _carried(xp, x, x.shape[dim] > LONG)
     if xp is np and not reverse:  # what `cumsum` calls
         return np.add.accumulate(x, dim, wide).astype(x.dtype, copy=False)
     out = xp.cumsum(flipped(xp, x, dim, reverse), axis=dim, dtype=wide)
@@ -56,8 +60,7 @@ def cumsum(xp: Any, x: Array, dim: int, reverse: bool) -> Array:
 
 @lowers(scan.CUMPROD)
 def cumprod(xp: Any, x: Array, dim: int, reverse: bool) -> Array:
-    wide = accumulator(DTYPE_OF[x.dtype])
-    out = xp.cumprod(flipped(xp, x, dim, reverse), axis=dim, dtype=wide)
+    out = xp.cumprod(flipped(xp, x, dim, reverse), axis=dim, dtype=_carried(xp, x))
     return flipped(xp, out, dim, reverse).astype(x.dtype, copy=False)
 
 
@@ -67,15 +70,15 @@ def linear_scan(xp: Any, a: Array, b: Array, dim: int, reverse: bool) -> Array:
     a, b = widen(a), widen(b)
     a, b = flipped(xp, a, dim, reverse), flipped(xp, b, dim, reverse)
     if xp is np:
-        out = _recur(a, b, dim)
+        out = _recur(a, b.astype(_carried(xp, b)), dim)
     else:
         out = _recur_doubling(xp, a, b, dim)
     return row_major(xp, flipped(xp, out, dim, reverse).astype(result, copy=False))
 
 
 def _recur(a: Array, b: Array, dim: int) -> Array:
-    """Step by step, each step on all the other dimensions at once."""
-    a, out = np.moveaxis(a, dim, 0), np.moveaxis(b.copy(), dim, 0)
+    """Step by step in b, each step on all the other dimensions at once."""
+    a, out = np.moveaxis(a, dim, 0), np.moveaxis(b, dim, 0)
     for t in range(1, out.shape[0]):
         out[t] += a[t] * out[t - 1]
     return np.moveaxis(out, 0, dim)

@@ -44,10 +44,8 @@ def described(node: Node) -> Running:
     if values or name == "cumextreme":
         name = "cummax" if node.params["largest"] else "cummin"
     wide = kind_of(spec.dtype)
-    if name == "cumsum" and wide == "f32":
-        wide = "f64"  # as eager execution does
-    if name == "logcumsumexp":
-        wide = "f64"  # rounding errors of a long one would grow with its length
+    if wide == "f32" and name not in running.EXTREMES:
+        wide = "f64"  # as eager execution does: rounding errors would grow with the length
     lines = prod(spec.shape[dim + 1 :]) == 1
     reverse = bool(node.params.get("reverse", False))
     return Running(name, spec.dtype, wide, reverse, lines, values)
