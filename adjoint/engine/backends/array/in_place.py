@@ -88,7 +88,9 @@ def compute_with_all_cores(record: Record, target: Any, others: tuple[Any, ...])
         flags.c_contiguous and flags.writeable and flags.aligned
     ):
         return False
-    tensors, numbers, places = [target], [], []
+    tensors: list[Any] = [target]
+    numbers: list[float] = []
+    places: list[tuple[int, int]] = []  # in which of both lists, and where there
     for x in others:
         if x.__class__ is float and -LARGEST <= x <= LARGEST:
             places.append((1, len(numbers)))

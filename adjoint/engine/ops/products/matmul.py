@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.layout import strided
 from adjoint.engine.core.operations.families import bilinear, device_of
+from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.operations.record import Record, Shape, is_tensor
+from adjoint.engine.core.operations.record import HOOKS, Record, Shape, is_tensor
 from adjoint.engine.core.spec import Spec, broadcast_shapes
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import LISTENERS
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -124,6 +129,10 @@ def product(x: Tensor, y: Tensor) -> Tensor:
             f"matmul: both arguments need to be at least 1-D, but they are {n}-D and {m}-D"
         )
     if n == 1:
+        if m == 1 and a == b and _has_no_history(x) and _has_no_history(y):
+            row, column = x._array.reshape(1, -1), y._array.reshape(-1, 1)
+            out = MATMUL(HOOKS.array.wrap(row), HOOKS.array.wrap(column))
+            return HOOKS.array.wrap(out._array.reshape(()))
         out = product(x.reshape((1, a[0])), y)
         return out.squeeze(-2 if m > 1 else 0)
     if m == 1:
@@ -133,6 +142,22 @@ def product(x: Tensor, y: Tensor) -> Tensor:
         folded = MATMUL(x.reshape((prod(a[:-1]), a[-1])), y)
         return folded.reshape((*a[:-1], b[-1]))
     return MATMUL(x, y)
+
+
+def _has_no_history(x: Tensor) -> bool:
+    """Whether nobody asks how a vector of the CPU's came to be seen as a matrix.
+
+    Then its array alone is seen so: the views of both, and back, take three times the time of the
+    product of 4000 elements.
+    """
+    return (
+        CONTEXT.plain
+        and x._array.__class__ is ndarray
+        and x._array.dtype.kind == "f"
+        and x.layout is strided
+        and not (CONTEXT.grad_enabled and x.requires_grad)
+        and not (LISTENERS or OVERRIDES.active or HOOKS.wrappers is not None)
+    )
 
 
 def _need(name: str, argument: str, x: Any, ndim: int) -> None:
