@@ -491,3 +491,36 @@ def test_long_sums_of_halves_are_rounded_once(shape: tuple[int, ...], dtype: str
     exact = float(np.asarray(x.double()).sum())
     for total in (x.sum(), ad.compile(lambda y: y.sum())(x)):
         assert float(total) == pytest.approx(exact, rel=2**-7, abs=0.02)
+
+
+MOVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "flip": (lambda x, i: x.flip(-1), lambda a, i: a[:, ::-1]),
+    "flip of a slice": (lambda x, i: x[:, 1::2].flip(0, 1), lambda a, i: a[::-1, 1::2][:, ::-1]),
+    "roll": (lambda x, i: x.roll(3, -1), lambda a, i: np.roll(a, 3, -1)),
+    "gather": (lambda x, i: x.gather(1, i), lambda a, i: np.take_along_axis(a, i, 1)),
+    "rows": (lambda x, i: x[i[:, 0]], lambda a, i: a[i[:, 0]]),
+    "cat": (lambda x, i: ad.cat([x, x], -1), lambda a, i: np.concatenate([a, a], -1)),
+    "stack": (lambda x, i: ad.stack([x, x], -1), lambda a, i: np.stack([a, a], -1)),
+    "transposed": (lambda x, i: x.t().contiguous(), lambda a, i: a.T),
+    "triu": (lambda x, i: x.triu(), lambda a, i: np.triu(a)),
+    "tril": (lambda x, i: x.tril(2), lambda a, i: np.tril(a, 2)),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_complex_numbers_that_are_moved_keep_every_bit(name: str) -> None:
+    """They go as eight bytes, whatever number those would be."""
+    move, reference = MOVES[name]
+    rng = np.random.default_rng(len(name))
+    bits = rng.integers(0, 2**64, (128, 128), dtype=np.uint64)
+    bits[0, :5] = [0, 1 << 63, 0x7FF0000000000001, 0xFFF8000000000123, 1]
+    i = rng.integers(0, 128, (128, 128))
+    want = np.ascontiguousarray(reference(bits, i))
+    x, index = ad.from_numpy(bits.view(np.complex64)), ad.from_numpy(i)
+    for _ in range(5):
+        out = move(x, index)
+        assert out.dtype is ad.complex64
+        np.testing.assert_array_equal(np.ascontiguousarray(out.numpy()).view(np.uint64), want)
+    joined = ad.cat([x, ad.ones(1, 128)])  # which are converted
+    assert joined.dtype is ad.complex64
+    assert (joined[-1] == 1).all()

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, TypeVar
 
-from numpy import ndarray
+from numpy import complex64, float64, ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.errors import warn_user
@@ -41,7 +41,7 @@ from adjoint.engine.graph.eager.quick_keys import add_operands, add_params, give
 from adjoint.engine.graph.eager.recorded import Unfit, Work, compiled
 from adjoint.engine.graph.eager.sightings import Sightings
 from adjoint.engine.graph.ir import frozen
-from adjoint.engine.tensor.tensor import DEVICE_OF, Tensor
+from adjoint.engine.tensor.tensor import DEVICE_OF, Tensor, wrap
 
 KEPT = 1 << 12  # kinds, the one used last at the end; each takes some dozens of kilobytes
 Made = TypeVar("Made")
@@ -291,6 +291,11 @@ class Fragments:
 
         All of its tensors are the CPU's.
         """
+        if record.selects or record.name in MOVING:
+            words = as_words(record, operands)
+            if words is not None:
+                out = self.forward(record, words, params)
+                return None if out is None else wrap(out._array.view(complex64))
         key: list[Any] = [record]
         tensors: list[Tensor] = []
         numbers: list[float] = []
@@ -358,6 +363,34 @@ class Fragments:
         return self.find(
             key, tensors, numbers, lambda hosts: work(tensors, looked.leaves, hosts), looked, quick
         )
+
+
+# What besides records that select moves its operands' elements, or puts zeros.
+MOVING = frozenset({"cat", "stack", "tril", "triu"})
+
+
+def as_words(record: Record, operands: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The operands of what only moves elements, with complex64 seen as float64; None: not so.
+
+    Both are eight bytes, and their zeros are the same: one program moves either, with one load and
+    one store for an element instead of one for each part. Few elements are not worth the words.
+    """
+    words: list[Any] = []
+    if not any(is_tensor(x) and x._array.size >= SEVERAL for x in operands):
+        return None
+    for k, x in enumerate(operands):
+        array = x._array if is_tensor(x) else None
+        if array.__class__ is not ndarray:
+            return None
+        if array.dtype == complex64:
+            array = array.view(float64)
+            if not array.flags.aligned:
+                return None
+            x = wrap(array)
+        elif not (k and record.selects and array.dtype.kind in "iub"):
+            return None  # the first operand's dtype, or one that is converted
+        words.append(x)
+    return tuple(words) if words else None
 
 
 def is_tracked(operands: tuple[Any, ...]) -> bool:
