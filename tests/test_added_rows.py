@@ -91,3 +91,23 @@ def test_gradients_and_other_tables_take_the_usual_way() -> None:
     x = ad.zeros(WIDE)
     compiled(x, index, rows.detach())
     assert x.equal(ad.zeros(WIDE).index_add_(0, index, rows.detach()))
+
+
+@pytest.mark.parametrize("length", [5, 5000])
+@pytest.mark.parametrize(
+    ("dtype", "alpha", "want"),
+    [
+        ("int64", 1.5, 4), ("int64", -0.5, 1), ("uint8", 0.5, 1), ("int8", -1, -2),
+        ("int64", True, 4), ("float32", 0.5, 2.5), ("int64", float("nan"), None),
+        ("int8", 300, None), ("uint8", -1.0, None), ("int64", 1e30, None), ("float32", 1j, None),
+        ("float32", 1e39, None), ("float16", 1e30, None),
+    ],
+)  # fmt: skip
+def test_alpha_is_a_number_of_the_dtype(length: int, dtype: str, alpha: Any, want: Any) -> None:
+    x = ad.ones(length, dtype=getattr(ad, dtype))
+    rows, index = x[:2] * 3, ad.tensor([0, 1])
+    if want is None:
+        with pytest.raises(RuntimeError, match="overflow"):
+            x.index_add_(0, index, rows, alpha=alpha)
+    else:
+        assert x.index_add_(0, index, rows, alpha=alpha)[:3].tolist() == [want, want, 1]

@@ -53,6 +53,9 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
             "index_add: source must have as many dimensions as self, received shapes "
             f"{list(source.shape)} and {list(input.shape)}"
         )
+    alpha = checked_scalar("index_add", alpha, input.dtype)
+    if alpha.__class__ is float and not (input.dtype.is_inexact or input.dtype is bool_):
+        alpha = int(alpha)  # as PyTorch does: a half is nothing
     if alpha != 1:
         y = (y * alpha).to(input.dtype)
     x = at_least_1d(input)

@@ -16,6 +16,7 @@ from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.timeline import LISTENERS
+from adjoint.engine.ops.common.arguments import checked_scalar
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.engine.tensor.writing.mutation import constants, direct_array
 
@@ -35,7 +36,7 @@ def index_add(target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if alpha != 1:
         if not (is_tensor(source) and source.dtype.is_floating_point):
             return False
-        source = source * alpha
+        source = source * checked_scalar("index_add", alpha, source.dtype)
     return _add(target, (index,), source, wrap=False)
 
 
