@@ -115,6 +115,18 @@ def test_special_identities() -> None:
     assert float(special.zeta(ad.tensor(2.0, dtype=ad.float64), 1)) == pytest.approx(math.pi**2 / 6)
 
 
+def test_airy_is_zero_far_to_the_right() -> None:
+    """SciPy's is NaN there."""
+    for dtype in (ad.float16, ad.float32, ad.float64):
+        x = ad.tensor([9e3, 2e4, 1e10, math.inf], requires_grad=True, dtype=dtype)
+        for fn in (ad.special.airy_ai, ad.compile(ad.special.airy_ai)):
+            out = fn(x)
+            assert out.tolist() == [0.0] * 4
+            assert ad.autograd.grad(out.sum(), x)[0].tolist() == [0.0] * 4
+    assert ad.special.airy_ai(ad.tensor([2**40, 3])).tolist()[0] == 0
+    assert ad.special.airy_ai(ad.tensor(math.nan)).isnan()
+
+
 def test_polynomials_of_odd_degrees() -> None:
     x = ad.tensor([0.5, 2.0])
     assert ad.special.legendre_polynomial_p(x, -1).tolist() == [0, 0]

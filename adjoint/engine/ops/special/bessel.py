@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.ops.special.gamma_family import I0, I1
 from adjoint.engine.ops.special.real import over, real_elementwise
 
@@ -32,12 +33,21 @@ SPHERICAL_BESSEL_J0: Record = real_elementwise(
 )
 AIRY_AI: Record = real_elementwise("airy_ai", lambda x: AIRY_AI_PRIME(x))
 AIRY_AI_PRIME: Record = real_elementwise("airy_ai_prime", lambda x: x * AIRY_AI(x))
+# From here on Ai and its derivatives are 0 in every dtype. SciPy's are NaN from 2 ** 20 on.
+AIRY_ZERO = 1e4
 
 
 @public(out=True, namespaces=("special",))
 def airy_ai(x: Any) -> Tensor:
-    """The Airy function Ai(x)."""
-    return AIRY_AI(x)
+    """The Airy function Ai(x); NaN below -1,048,576 (SciPy's bound).
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.special.airy_ai(ad.tensor([0.0, 1.0, 1e12]))
+        tensor([0.3550, 0.1353, 0.0000])
+    """
+    numbers = is_tensor(x) and x.dtype is not bool_ and not x.dtype.is_complex
+    return AIRY_AI(x.clamp(max=AIRY_ZERO) if numbers else x)
 
 
 @public(out=True, namespaces=("special",))
