@@ -529,7 +529,8 @@ def _in_inference_mode(x: ad.Tensor, w: ad.Tensor) -> list[ad.Tensor]:
         x[:, None], x[index], x[x > 0], x[..., 1:], x.float(), x.double(), x.contiguous(),
         x.expand(2, 3, 4), x.detach(), w.detach(), x.exp(), x.sum(), x.mean(-1, keepdim=True),
         *x.max(0), *x.split(2, 1), *x.sort(), ad.cat([x, w]), ad.stack((x, x)), ad.where(x > 0, x, w),
-        ad.ones(2), ad.arange(3), ad.tensor([1.0]),
+        ad.ones(2), ad.arange(3), ad.tensor([1.0]), ad.from_numpy(np.ones(2)), ad.asarray(np.ones(2)),
+        ad.as_tensor(np.ones(2)), ad.frombuffer(bytearray(4), dtype=ad.int8), ad.from_dlpack(np.ones(2)),
         F.linear(x, w), F.softmax(x, -1), F.layer_norm(x, (4,), w[0], bias=w[1]), F.dropout(x, 0.5, False),
         F.pad(x, (1, 0)), F.relu(x), ad.einsum("ij,kj->ik", x, w), x.to_sparse().to_dense(),
         ad.linalg.svd(x).S, ad.mul(x, 2, out=ad.empty(3, 4)),
@@ -579,6 +580,15 @@ def test_autocast_in_inference_mode() -> None:
             for y, z in zip(got, want, strict=True):
                 assert ad.equal(y.float(), z.float())
     assert CONTEXT.plain
+
+
+def test_what_lies_in_memory_from_outside_is_marked() -> None:
+    memory = np.ones(2)
+    makers = (ad.from_numpy, ad.as_tensor, ad.asarray, ad.from_dlpack, ad.tensor)
+    with ad.inference_mode():
+        made = [*(make(memory) for make in makers), ad.frombuffer(memory, dtype=ad.float64)]
+        assert all(x.is_inference() for x in made)
+    assert not any(make(memory).is_inference() for make in makers)
 
 
 def test_gradients_on_in_inference_mode() -> None:

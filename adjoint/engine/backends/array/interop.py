@@ -27,7 +27,7 @@ from adjoint.engine.core.errors import (
     ShapeValueError,
 )
 from adjoint.engine.core.numeric_limits import iinfo
-from adjoint.engine.core.operations.dispatch import mark_birth
+from adjoint.engine.core.operations.dispatch import mark_birth, mark_for_inference
 from adjoint.engine.core.operations.public import method, prop, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Size, Spec
@@ -235,7 +235,7 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tens
         shared = from_numpy(data)
         return shared if dtype is device is None else shared.to(dtype=dtype, device=device)
     if hasattr(data, "__cuda_array_interface__"):
-        return wrap(cupy().asarray(data)).to(dtype=dtype, device=device)
+        return _shared(cupy().asarray(data)).to(dtype=dtype, device=device)
     return tensor(data, dtype=dtype, device=device)
 
 
@@ -307,7 +307,10 @@ def from_numpy(ndarray: Array) -> Tensor:
 def _shared(array: Array) -> Tensor:
     """A tensor on memory of somebody else's."""
     FOREIGN.seen = True
-    return wrap(array)
+    out = wrap(array)
+    if CONTEXT.inference:
+        mark_for_inference(out, ())
+    return out
 
 
 @public()
