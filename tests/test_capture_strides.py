@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import adjoint as ad
@@ -120,6 +121,8 @@ LOSSES: dict[str, Callable[[Any, Any], Any]] = {
     )
 } | {
     "margin_ranking_loss": lambda x, y: F.margin_ranking_loss(x, y, y, reduction="none"),
+    "gaussian_nll_loss": lambda x, y: F.gaussian_nll_loss(x, y, y, reduction="none"),
+    "gaussian_nll_loss's variance": lambda x, y: F.gaussian_nll_loss(y, y, x, reduction="none"),
     "kl_div of logarithms": lambda x, y: F.kl_div(x, y, reduction="none", log_target=True),
 }  # fmt: skip
 
@@ -131,6 +134,35 @@ def test_losses_lie_as_without_compile(name: str) -> None:
         want = fn(*given).stride()
         assert capture(lambda x, y: fn(x, y).stride())(*given) == want
         assert capture(fn)(*given).stride() == want
+
+
+# What is put into an `out` that has to grow, of x (4, 4).
+GROWN: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda x, out: ad.add(x, 1, out=out),
+    "exp": lambda x, out: ad.exp(x, out=out),
+    "where": lambda x, out: ad.where(x > 0, x, -x, out=out),
+    "sort": lambda x, out: ad.sort(x, out=(out, ad.empty(0, dtype=ad.int64)))[0],
+    "sum": lambda x, out: ad.sum(x, 0, keepdim=True, out=out),
+    "mm": lambda x, out: ad.mm(x, x, out=out),
+    "renorm": lambda x, out: ad.renorm(x, 2, 0, 1.0, out=out),
+    "kron": lambda x, out: ad.kron(x, x, out=out),
+    "addmm": lambda x, out: ad.addmm(x, x, x, out=out),
+}
+TURNED = {"add", "exp", "where", "sort"}  # those that lie as x does, as in PyTorch
+
+
+@pytest.mark.parametrize("name", GROWN)
+def test_results_lie_in_an_out_that_grows_as_alone(name: str) -> None:
+    fn, x = GROWN[name], ad.rand(4, 4)
+    for given in (x, x.t()):
+        out = ad.empty(0)
+        got = fn(given, out)
+        assert got is out
+        turned = name in TURNED and given is not x
+        assert (out.t() if turned else out).is_contiguous()
+        compiled = capture(lambda x: fn(x, ad.empty(0)))(given)
+        assert compiled.stride() == out.stride()
+        np.testing.assert_allclose(compiled.numpy(), out.numpy(), rtol=1e-6)
 
 
 # What lies row by row whatever its operands do, of x (2, 3, 3).

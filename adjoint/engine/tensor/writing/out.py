@@ -38,6 +38,8 @@ UNTOLD = frozenset(
     "addbmm bernoulli empty eye full linspace logspace multinomial ones rand randint randn "
     "randperm range zeros".split()
 )
+# Those whose result lies row by row in an `out` that is resized, however it would lie alone.
+ROW_BY_ROW = frozenset({"addmm", "kron", "matrix_power", "renorm"})
 # Those that refuse an `out` that shares some of its memory with an operand. What other functions
 # give is right, as results are computed apart.
 APART = (
@@ -152,6 +154,7 @@ def _fill(name: str, out: Any, result: Tensor) -> Tensor:
             f"{name}: expected out tensor to have device {result.device}, but got {out.device}"
         )
     if out.shape != result.shape:
+        result = result.contiguous() if name in ROW_BY_ROW else result
         if out.numel() and name not in UNTOLD:
             warnings.warn(
                 "An output with one or more elements was resized since it had shape "
@@ -164,6 +167,8 @@ def _fill(name: str, out: Any, result: Tensor) -> Tensor:
         ):  # a graph's values keep their sizes: another one is shown
             return out.set_(result.detach().to(out.dtype))
         out.resize_(result.shape)
+        if out.stride() != result.stride() and is_dense(result.shape, result.stride()):
+            out.as_strided_(result.shape, result.stride(), out.storage_offset())
     return write(out, result.detach().to(out.dtype))
 
 

@@ -241,18 +241,17 @@ def poisson_nll_loss_function(
     return poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=how)
 
 
+NEGATIVE = "gaussian_nll_loss: var has negative entry/entries"
+
+
 def _variance(input: Tensor, var: Any) -> Tensor:
     """The variance as a tensor that broadcasts to the input's shape."""
     if not is_tensor(var):
         if var < 0:
             raise ValueError(f"gaussian_nll_loss: var has negative entry/entries: {var}")
         return input.new_full(tuple(input.shape), var)
-    message = "gaussian_nll_loss: var has negative entry/entries"
-    if CONTEXT.plain:
-        if bool((var < 0).any()):
-            raise ValueError(message)
-    else:
-        var = require(var, (var < 0).logical_not(), message, ValueError)  # NaN passes
+    if CONTEXT.plain and bool((var < 0).any()):
+        raise ValueError(NEGATIVE)
     if var.shape == input.shape:
         return var
     if tuple(input.shape[:-1]) == tuple(var.shape):
@@ -284,7 +283,10 @@ def gaussian_nll_loss(
     """
     how = reduction_of("gaussian_nll_loss", reduction)
     spread = _variance(input, var)
-    safe = spread + (spread.clamp_min(eps) - spread).detach()
+    raised = (spread.clamp_min(eps) - spread).detach()
+    if not CONTEXT.plain:  # checked where it decides nothing of how the result lies; NaN passes
+        raised = require(raised, (spread < 0).logical_not(), NEGATIVE, ValueError)
+    safe = spread + raised
     loss = 0.5 * (safe.log() + (input - target) ** 2 / safe)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
