@@ -72,6 +72,8 @@ differs(
 ROUNDING = "zero but for the rounding of 1e200"
 differs("p_norm 0.5", "second forward", ROUNDING, lambda x: np.abs(x) == 1e-200)
 differs("p_norm 1.5", "second forward", ROUNDING, lambda x: np.abs(x) == 1e-200)
+SLOPE = "at 0 every mode has the weight for slope; PyTorch's has 1 but in its first gradient"
+differs("prelu", "forward, second, second forward", SLOPE, lambda x, w: x == 0)
 FORWARD = "forward and reverse mode agree: PyTorch's tangent is NaN where its gradient is shared"
 differs("max of all", "forward", FORWARD, lambda x: np.isnan(x).any())
 differs("min of all", "forward", FORWARD, lambda x: np.isnan(x).any())
