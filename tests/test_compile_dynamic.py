@@ -204,11 +204,27 @@ def test_roundings_are_followed() -> None:
     assert f.traces == 2  # odd sizes, even sizes
 
 
+@pytest.mark.parametrize("split", [2, 8])
+def test_a_first_size_that_is_one_group_fixes_no_other(split: int) -> None:
+    """One group is a size by itself; the sizes after it have one recording."""
+    f = ad.compile(lambda x: x.reshape(-1, split).sum(0), dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for groups in (1, 2, 3, 5, 4):
+            x = normal(groups * split)
+            want = x.numpy().reshape(-1, split).sum(0)
+            np.testing.assert_allclose(f(x).numpy(), want, rtol=1e-5, atol=1e-6)
+    assert f.traces == 2
+
+
 @pytest.mark.parametrize(
     ("fn", "reason"),
     [
         (lambda x: sum(x[i] * i for i in range(x.shape[0])), "fixed by what it does"),
-        (lambda x: x * float(x.shape[0]), "fixed by what it does"),
+        (
+            lambda x: x * float(x.shape[0]),
+            "fixed by what it does: s0 - 4 == 0, where s0 is dimension 0 of tensor 0",
+        ),
     ],
 )
 def test_what_cannot_be_dynamic_is_recorded_size_by_size(fn: Any, reason: str) -> None:

@@ -15,7 +15,8 @@ Note [checked sizes]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -211,17 +212,16 @@ class Families:
         """The family, less what is not wanted and fixed; or why there is none."""
         present = {symbol: key[1][i][0].shape[d] for (i, d), symbol in dims.items()}
         scope = SizeScope()
-        for step in (0, 1, 3, 5):  # at other sizes where the present ones equal fixed ones
+        for sizes in _tried_sizes(present):
             tried = SizeScope()
-            sizes = {s: n + step * (i + 1) for i, (s, n) in enumerate(present.items())}
             extents = {s: Extent.symbol(s, n, tried) for s, n in sizes.items()}
             try:
                 template = record(_stand_ins(leaves, dims, extents))
             except Exception:
-                if not step:
+                if sizes == present:
                     raise
-                break  # there are no other sizes
-            scope = tried if not step else scope
+                continue  # no such sizes
+            scope = tried if sizes == present else scope
             others = _other_sizes(sizes, tried)
             if others:
                 return self._checked(Family(key, dims, template, tried), others, leaves, record)
@@ -229,7 +229,7 @@ class Families:
         free = {at: s for at, s in dims.items() if s not in scope.pinned()}
         if free and len(free) < len(dims) and wanted <= free.keys():
             return self._record(key, free, leaves, record, wanted)
-        return "its sizes are fixed by what it does: " + "; ".join(_decisions(scope))
+        return f"its sizes are fixed by what it does: {_decisions(scope, dims)}"
 
     def _checked(
         self, family: Family, others: list[dict[str, int]], leaves: Sequence[Any], record: Record
@@ -374,10 +374,54 @@ def _other_sizes(present: Sizes, scope: SizeScope) -> list[dict[str, int]]:
     return others
 
 
-def _decisions(scope: SizeScope) -> list[str]:
-    """The decisions in words, the first few."""
-    words = []
-    for difference_, compare, outcome in list(scope.guards.values())[:4]:
-        text = " + ".join("*".join([str(c), *mono]) for mono, c in difference_.items())
-        words.append(f"{text} {compare.__name__} 0 is {outcome}")
-    return words
+def _tried_sizes(present: dict[str, int]) -> Iterator[dict[str, int]]:
+    """Sizes to record at, the present ones first; others where those equal fixed ones.
+
+    Multiples come last: what divides the present sizes divides them too.
+
+    >>> list(_tried_sizes({"s0": 8}))
+    [{'s0': 8}, {'s0': 9}, {'s0': 11}, {'s0': 13}, {'s0': 16}, {'s0': 24}]
+    """
+    for step in (0, 1, 3, 5):
+        yield {s: n + step * (i + 1) for i, (s, n) in enumerate(present.items())}
+    for factor in (2, 3):
+        yield {s: n * (factor + i) for i, (s, n) in enumerate(present.items())}
+
+
+_SIGNS = {
+    ("eq", True): "==", ("eq", False): "!=", ("ne", True): "!=", ("ne", False): "==",
+    ("lt", True): "<", ("lt", False): ">=", ("le", True): "<=", ("le", False): ">",
+    ("gt", True): ">", ("gt", False): "<=", ("ge", True): ">=", ("ge", False): "<",
+}  # fmt: skip
+_FUNCTIONS = {"floordiv": "//", "mod": "%"}
+
+
+def _decisions(scope: SizeScope, dims: Dims) -> str:
+    """The decisions in words, the first few equations before others, and what their names mean."""
+    told = dict.fromkeys(
+        f"{_sum(terms)} {_SIGNS.get((compare.__name__, held), compare.__name__)} 0"
+        for terms, compare, held in scope.guards.values()
+    )
+    first = sorted(told, key=lambda text: " == " not in text)[:3]
+    meant = {s: f"{s} is dimension {d} of tensor {i}" for (i, d), s in reversed(dims.items())}
+    for name, fn, parts in scope.derived.values():
+        sign = _FUNCTIONS.get(fn.__name__, fn.__name__)
+        meant[name] = f"{name} is " + f" {sign} ".join(f"({_sum(part)})" for part in parts)
+    words = set(re.findall(r"\w+", " ".join([*first, *meant.values()])))
+    return f"{' and '.join(first)}, where " + ", ".join(m for s, m in meant.items() if s in words)
+
+
+def _sum(terms: Any) -> str:
+    """A polynomial of sizes as it is written.
+
+    >>> _sum({("s0",): 1, ("q0",): -2, (): 3})
+    's0 - 2*q0 + 3'
+    """
+    text = ""
+    for names, count in terms.items():
+        size = abs(count)
+        term = "*".join([str(size)] * (size != 1 or not names) + list(names))
+        text += (
+            (" - " if count < 0 else " + ") + term if text else ("-" if count < 0 else "") + term
+        )
+    return text or "0"
