@@ -84,7 +84,7 @@ class Pickler:
         if isinstance(value, np.ndarray):
             remedy = "Save adjoint.from_numpy(array)"
         elif hasattr(value, "state_dict"):
-            remedy = "Save its state_dict()"
+            remedy = "Save its state_dict(), or pass pickle_module=pickle to save it whole"
         elif isinstance(value, dict):
             remedy = "Save dict(value)"
         elif isinstance(value, (tuple, list, frozenset)):

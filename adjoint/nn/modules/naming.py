@@ -8,6 +8,7 @@ from typing import Any, Final
 from numpy import ndarray
 
 from adjoint.engine.core.errors import (
+    BoundsError,
     DeviceError,
     DTypeError,
     DTypeTypeError,
@@ -27,6 +28,7 @@ NAMED: Final = (
     IndexError,
     AssertionError,
     NotImplementedError,
+    BoundsError,
     ShapeError,
     ShapeValueError,
     ShapeIndexError,

@@ -268,10 +268,11 @@ def grad(
 
 def _refuse_unused(gradients: list[Any]) -> None:
     """Raise where something was differentiated by that the outputs do not depend on."""
-    if any(g is None for g in gradients):
+    unused = next((i for i, g in enumerate(gradients) if g is None), None)
+    if unused is not None:
         raise RuntimeError(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set "
-            "allow_unused=True if this is the desired behavior."
+            f"The differentiated Tensor at index {unused} appears to not have been used in the "
+            "graph. Set allow_unused=True if this is the desired behavior."
         )
 
 
