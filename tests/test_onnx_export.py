@@ -195,6 +195,16 @@ def test_a_choice_by_size_is_not_taken_for_other_sizes(most: int) -> None:
         export(chosen, (ad.randn(4, 3),), dynamic=[{0: "n"}])
 
 
+def test_the_model_is_as_it_was() -> None:
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Dropout())
+    net[0].bias.requires_grad_(False)
+    before = [p.requires_grad for p in net.parameters()], net.training
+    ad.onnx.export(net, (ad.ones(4, 3),))
+    assert ([p.requires_grad for p in net.parameters()], net.training) == before
+    net(ad.ones(4, 3)).sum().backward()
+    assert net[0].weight.grad is not None
+
+
 def test_nodes_name_their_modules() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 2)))
     nodes = export(model, ad.randn(1, 4), opset_version=18).model_proto.graph.node

@@ -188,7 +188,7 @@ def record(
     with ad.no_grad(), graph:
         for name, tensor in named:
             if not tensor._chain and name not in given.names:
-                graph.variable(tensor, name, requires_grad=False)
+                graph.variable(tensor, name)
         fed = []
         for position, (name, example) in enumerate(zip(given.names, given.examples, strict=True)):
             shape = tuple(
