@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -350,6 +351,29 @@ def test_training_in_javascript(tmp_path: Path) -> None:
     assert "expected 24 elements" in found["said"][0]
     assert "y is a BigInt64Array" in found["said"][1]
     assert "out of bounds" in found["said"][2]
+
+
+@needs_linker
+@needs_node
+def test_the_page_s_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/webassembly.md: its Python makes what its JavaScript runs (from a file, not fetched)."""
+    page = (Path(__file__).parent.parent / "docs" / "webassembly.md").read_text()
+    python, script = (
+        re.findall(rf"```{kind}\n(.*?)```", page, re.S) for kind in ("python", "javascript")
+    )
+    assert len(python) == len(script) == 1
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {}
+    exec(compile(python[0], "webassembly.md", "exec"), scope)
+    fetched = 'fetch("net.wasm").then((r) => r.arrayBuffer())'
+    assert fetched in script[0]
+    read = '(await import("node:fs")).readFileSync(new URL("net.wasm", import.meta.url))'
+    told = script[0].replace(fetched, read) + "console.log(JSON.stringify([...scores]));\n"
+    (tmp_path / "page" / "run.mjs").write_text(told)
+    assert NODE is not None
+    done = subprocess.run([NODE, "page/run.mjs"], capture_output=True, text=True, check=True)
+    want = scope["net"](ad.tensor([[1.0, 2.0, 3.0, 4.0]]))[0].detach()
+    np.testing.assert_allclose(json.loads(done.stdout), want.numpy(), rtol=1e-4, atol=1e-6)
 
 
 @needs_linker

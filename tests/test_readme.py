@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,38 @@ def test_the_example_runs() -> None:
     exec(compile(blocks[0], "README.md", "exec"), scope)
     loss = scope["loss"]
     assert loss.item() < 0.05  # type: ignore[attr-defined]
+
+
+def test_the_records_are_those_of_the_package() -> None:
+    """What the second block states, the source states; it may say more, and rules left out."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    shown = assigned(blocks[1])
+    there: dict[str, ast.Call] = {}
+    for path in sorted((ROOT / "adjoint" / "engine" / "ops").rglob("*.py")):
+        there.update(
+            (name, call) for name, call in assigned(path.read_text()).items() if name in shown
+        )
+    assert len(shown) == len(there) == 3
+    for name, call in shown.items():
+        real = there[name]
+        assert ast.dump(call.func) == ast.dump(real.func)
+        for mine, theirs in zip(call.args, real.args, strict=True):
+            if isinstance(mine, ast.Lambda) and ast.unparse(mine.body) == "...":
+                assert isinstance(theirs, ast.Lambda)
+                mine, theirs = mine.args, theirs.args  # noqa: PLW2901
+            assert ast.dump(mine) == ast.dump(theirs)
+        assert {ast.dump(k) for k in call.keywords} <= {ast.dump(k) for k in real.keywords}
+
+
+def assigned(source: str) -> dict[str, ast.Call]:
+    """The calls whose results a module gives names, by name."""
+    return {
+        node.targets[0].id: node.value
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Call)
+    }
 
 
 def layers_of(contract: str) -> list[str]:
