@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -207,3 +208,36 @@ def test_a_stream_that_is_its_own_iterator_is_asked_once() -> None:
     assert batches == [[0, 1], [2, 3], [4]]
     whole: Any = DataLoader(Restarting(), batch_size=2, drop_last=True)
     assert [batch.tolist() for batch in whole] == [[0, 1], [2, 3]]
+
+
+class LyingStream(IterableDataset[int]):
+    """A stream of more than it says."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Any:
+        return iter(range(3))
+
+
+def longer_than_said() -> None:
+    loader = DataLoader(LyingStream())
+    assert len(loader) == 1
+    list(loader)
+
+
+WARNS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "split": ("index 1 is 0", lambda: random_split(range(1), [0.9, 0.1])),
+    "workers": ("worker processes", lambda: DataLoader(range(4), num_workers=1 << 20)),
+    "pin_memory": ("no accelerator", lambda: next(iter(DataLoader([1, 2], pin_memory=True)))),
+    "stream": ("reported to be 1", longer_than_said),
+}
+
+
+@pytest.mark.parametrize("name", WARNS)
+def test_warnings_name_the_line_of_the_program(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adjoint.data.iterators.is_available", lambda: False)
+    text, fn = WARNS[name]
+    with pytest.warns(UserWarning, match=text) as caught:
+        fn()
+    assert {each.filename for each in caught} == {__file__}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from adjoint.data.position import Position
 from adjoint.data.sampler import random_seed
 from adjoint.data.worker import Exhausted, Resumed, WorkerFailure, WorkerSetup
 from adjoint.engine.backends.array.gpu.cuda import is_available
+from adjoint.engine.core.errors import warn_user
 
 
 class LoaderIterator:
@@ -72,7 +72,7 @@ class LoaderIterator:
                     "For multiprocessing data-loading, this could be caused by not properly "
                     "configuring the IterableDataset replica at each worker: see get_worker_info."
                 )
-            warnings.warn(message, stacklevel=3)
+            warn_user(message)
 
     def _next_batch(self) -> Any:
         raise NotImplementedError
@@ -88,10 +88,9 @@ def can_pin() -> bool:
     """Whether there is a GPU to pin memory for; a warning where there is none."""
     if is_available():
         return True
-    warnings.warn(
+    warn_user(
         "'pin_memory' argument is set as true but no accelerator is found, then device pinned "
-        "memory won't be used.",
-        stacklevel=4,
+        "memory won't be used."
     )
     return False
 

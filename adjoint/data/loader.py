@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +13,7 @@ from adjoint.data.collate import default_collate, default_convert
 from adjoint.data.dataset import is_stream
 from adjoint.data.iterators import LoaderIterator, MultiProcess, SingleProcess
 from adjoint.data.sampler import BatchSampler, Endless, RandomSampler, SequentialSampler
+from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.state.rng import Generator, default_generator
 
 T_co = TypeVar("T_co", covariant=True)
@@ -115,11 +115,10 @@ class DataLoader(Generic[T_co]):
         """Warn where there would be more workers than processors."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
         if cores and self.num_workers > cores:
-            warnings.warn(
+            warn_user(
                 f"DataLoader will create {self.num_workers} worker processes in total, but this "
                 f"process may use only {cores} processors; more workers than that rarely make it "
-                "faster.",
-                stacklevel=3,
+                "faster."
             )
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
 from adjoint.data.dataset import Subset
 from adjoint.data.sampler import random_order
+from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.state.rng import Generator, default_generator
 
 
@@ -25,10 +25,7 @@ def _lengths_of(fractions: Sequence[float], total: int) -> list[int]:
         lengths[i % len(lengths)] += 1
     for i, length in enumerate(lengths):
         if length == 0:
-            warnings.warn(
-                f"Length of split at index {i} is 0. This might result in an empty dataset.",
-                stacklevel=3,
-            )
+            warn_user(f"Length of split at index {i} is 0. This might result in an empty dataset.")
     return lengths
 
 
