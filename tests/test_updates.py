@@ -208,7 +208,7 @@ IN_PLACE: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 def test_all_cores_change_large_tensors_in_place(
     name: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a program from the fifth time on, which gives the bits that NumPy gives."""
+    """By a program where it is met again, which gives the bits that NumPy gives."""
     monkeypatch.setattr(in_place, "_met", {})
     change, reference = IN_PLACE[name]
     rng = np.random.default_rng(len(name))

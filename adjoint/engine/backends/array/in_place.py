@@ -62,8 +62,8 @@ def compute_into(record: Record, target: Any, other: Any, *more: Any) -> bool:
 
 
 # How often an operation on tensors of one shape is done by one core first: a program that all
-# cores run takes some milliseconds to make.
-MET_BEFORE = 4
+# cores run takes some to some dozens of milliseconds to make.
+MET_BEFORE = 16
 ONE_ROUNDING = frozenset({"add", "sub", "mul", "div"})  # of floats, by every way to compute them
 LARGEST = 65504  # numbers up to here are numbers in every dtype of floats
 _met: dict[Any, int] = {}  # how often, by kind
