@@ -9,6 +9,9 @@ Note [thin products]
     One row alone reads each element of the matrix once, so memory decides: two rows at a time, far
     along, and those after them asked for, which the processor does not do by itself where rows are
     short. From memory that is a third faster than four rows at a time.
+
+    A great depth is summed in blocks, whose sums are added: of one long sum the rounding errors
+    would grow with its length.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from adjoint.engine.backends.registers.vector import V, mad, width
 
 LONG = 2  # vectors of each row at a time, where registers hold their sums
 ALONE, AHEAD = 2, 128  # rows at a time for one alone, and bytes of each
+BLOCK = 2048  # elements of the depth that are summed by themselves
 
 
 @dataclass(slots=True)
@@ -110,10 +114,21 @@ class Dots:
 
     def sums(self, rows: list[str], others: list[str]) -> list[V]:
         """The sums of each row with each other, along the whole depth; those of an other first."""
-        w, kind, lanes, depth = self.w, self.kind, self.lanes, self.word.k
+        w, depth = self.w, self.word.k
+
+        def block(start: V, *before: V) -> list[V]:
+            more = self.sums_of_block(rows, others, start, w.least(start + BLOCK, depth))
+            return [total + x for total, x in zip(before, more, strict=True)]
+
+        none = [w.code.const(0, self.kind, 1)] * (len(rows) * len(others))
+        return w.loop(0, depth, block, none, step=BLOCK)
+
+    def sums_of_block(self, rows: list[str], others: list[str], start: V, stop: V) -> list[V]:
+        """The same along a part of the depth."""
+        w, kind, lanes = self.w, self.kind, self.lanes
         count = len(rows) * len(others)
-        most = depth - depth.modulo(lanes * self.long)
-        whole = depth - depth.modulo(lanes)
+        most = stop - (stop - start).modulo(lanes * self.long)
+        whole = stop - (stop - start).modulo(lanes)
 
         def added(k: V, wide: int, before: Sequence[V]) -> list[V]:
             ys = [w.load(other, kind, k, wide) for other in others]
@@ -130,11 +145,11 @@ class Dots:
             return after
 
         sums = [w.code.const(0, kind, lanes)] * (count * self.long)
-        sums = w.loop(0, most, partial(several, self.long), sums, step=lanes * self.long)
+        sums = w.loop(start, most, partial(several, self.long), sums, step=lanes * self.long)
         if self.long > 1:
             sums[:count] = w.loop(most, whole, partial(several, 1), sums[:count], step=lanes)
         totals = self.added_up([sum(sums[n + count :: count], sums[n]) for n in range(count)])
-        return w.loop(whole, depth, lambda k, *before: added(k, 1, before), totals)
+        return w.loop(whole, stop, lambda k, *before: added(k, 1, before), totals)
 
     def added_up(self, sums: list[V]) -> list[V]:
         """The sums of vectors' lanes; those of as many vectors as there are lanes together."""
