@@ -221,7 +221,7 @@ class LyingStream(IterableDataset[int]):
 
 
 def longer_than_said() -> None:
-    loader = DataLoader(LyingStream())
+    loader: DataLoader[Any] = DataLoader(LyingStream())
     assert len(loader) == 1
     list(loader)
 
