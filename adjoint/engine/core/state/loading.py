@@ -10,6 +10,7 @@ Note [loading in threads]
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable
 from types import FrameType
@@ -63,11 +64,20 @@ def lacking(module: str, name: str) -> AttributeError:
 
     >>> print(lacking("adjoint.optim", "Adan"))
     module 'adjoint.optim' has no attribute 'Adan'. If PyTorch has it, Adjoint does not yet
+    >>> print(lacking("adjoint.engine", "ops"))
+    module 'adjoint.engine' has no attribute 'ops'. It is a module: import adjoint.engine.ops
     """
+    shown = config.display_name + module.removeprefix("adjoint")
+    remedy = "If PyTorch has it, Adjoint does not yet"
+    if any(
+        os.path.isfile(os.path.join(folder, file))
+        for folder in vars(sys.modules.get(module, sys)).get("__path__", ())
+        for file in (f"{name}.py", os.path.join(name, "__init__.py"))
+    ):
+        remedy = f"It is a module: import {shown}.{name}"
     # No full stop: Python may put ". Did you mean: ...?" behind it.
     return AttributeError(
-        f"module {config.display_name + module.removeprefix('adjoint')!r} has no attribute "
-        f"{name!r}. If PyTorch has it, Adjoint does not yet",
+        f"module {shown!r} has no attribute {name!r}. {remedy}",
         name=name,
         obj=sys.modules.get(module),
     )
