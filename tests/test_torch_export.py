@@ -292,6 +292,7 @@ class Seeing(nn.Module):
 def test_buffers_that_are_views(name: str, writes: bool) -> None:
     model, x = Seeing(VIEWS[name](), writes), ad.tensor(2.0)
     given = copy.deepcopy(model)
+    assert given.seen.tolist() == VIEWS[name]().tolist()
     program = export.export(given, (x,))
     file = io.BytesIO()
     export.save(program, file)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.program.recipes import Constant, Made
 from adjoint.engine.core.operations.record import REGISTRY
@@ -22,7 +24,7 @@ from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.ir import Node as Operation
 from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Source, State
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Poly, SizeScope
-from adjoint.engine.ops.shape.views import apply_chain, inverse_permutation
+from adjoint.engine.ops.shape.views import inverse_permutation
 from adjoint.engine.tensor.storage import Storage
 from adjoint.fx.graph import Graph
 from adjoint.fx.node import Node
@@ -279,12 +281,30 @@ def is_memory(tensor: Any) -> bool:
 def _window(tensor: Any) -> Any:
     """A tensor of such strides as this one has among its array's elements, counted by rows.
 
-    The array may itself lie in another order (`channels_last`, a copy of a transposed tensor).
+    The array may itself lie in another order (`channels_last`, a copy of a transposed tensor), and
+    the tensor be known by its place in memory alone (a copy of a view).
     """
     array = tensor._storage.buffer
     if array.flags.c_contiguous:
         return tensor
-    return apply_chain(aten.empty(tuple(array.shape), dtype=tensor.dtype), tensor._chain)
+    steps = [step // array.dtype.itemsize for step in array.strides]
+    room = 1 + sum((n - 1) * step for n, step in zip(array.shape, steps, strict=True))
+    memory = np.full(max(room, 0), -1)
+    count = math.prod(array.shape)
+    _shown(memory, array.shape, steps)[...] = np.arange(count).reshape(array.shape)
+    seen = _shown(memory[tensor.storage_offset() :], tensor.shape, tensor.stride())
+    start = int(seen.flat[0]) if seen.size else 0
+    nexts = [np.take(seen, 1, d) if n > 1 else seen for d, n in enumerate(seen.shape)]
+    strides = [int(x.flat[0]) - start if x.size else 0 for x in nexts]
+    rows = start + np.tensordot(strides, np.indices(seen.shape), 1)
+    if array.dtype.itemsize != tensor.dtype.itemsize or not np.array_equal(seen, rows):
+        strides = [0] * seen.ndim  # they are in no order
+    return aten.empty_strided(tuple(tensor.shape), strides, dtype=tensor.dtype)
+
+
+def _shown(memory: Any, shape: Sequence[int], steps: Sequence[int]) -> Any:
+    """What a window of these steps shows of whole numbers in memory."""
+    return np.lib.stride_tricks.as_strided(memory, tuple(shape), [8 * step for step in steps])
 
 
 def _order_in_memory(name: str, tensor: Any) -> tuple[int, ...]:
