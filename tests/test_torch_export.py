@@ -305,6 +305,8 @@ def test_buffers_that_are_views(name: str, writes: bool) -> None:
 
 
 def test_part_of_a_larger_tensor() -> None:
-    for seen in (ad.arange(6.0)[1:], ad.arange(3.0).expand(2, 3)):
+    pixels = ad.arange(16.0).reshape(2, 2, 2, 2).to(memory_format=ad.channels_last)
+    halves = copy.deepcopy(pixels.permute(0, 2, 3, 1).view(ad.float16))
+    for seen in (ad.arange(6.0)[1:], ad.arange(3.0).expand(2, 3), halves):
         with pytest.raises(export.ExportError, match="'seen' is part of a larger tensor"):
             export.export(Seeing(seen, False), (ad.tensor(1.0),))

@@ -287,9 +287,11 @@ def _window(tensor: Any) -> Any:
     array = tensor._storage.buffer
     if array.flags.c_contiguous:
         return tensor
+    if array.dtype.itemsize != tensor.dtype.itemsize:  # bytes seen as another dtype: in no order
+        return aten.empty_strided(tuple(tensor.shape), [0] * tensor.ndim, dtype=tensor.dtype)
     steps = [step // array.dtype.itemsize for step in array.strides]
     room = 1 + sum((n - 1) * step for n, step in zip(array.shape, steps, strict=True))
-    memory = np.full(max(room, 0), -1)
+    memory = np.full(max(room, 0), -1, np.int64)
     count = math.prod(array.shape)
     _shown(memory, array.shape, steps)[...] = np.arange(count).reshape(array.shape)
     seen = _shown(memory[tensor.storage_offset() :], tensor.shape, tensor.stride())
@@ -297,14 +299,15 @@ def _window(tensor: Any) -> Any:
     nexts = [np.take(seen, 1, d) if n > 1 else seen for d, n in enumerate(seen.shape)]
     strides = [int(x.flat[0]) - start if x.size else 0 for x in nexts]
     rows = start + np.tensordot(strides, np.indices(seen.shape), 1)
-    if array.dtype.itemsize != tensor.dtype.itemsize or not np.array_equal(seen, rows):
+    if not np.array_equal(seen, rows):
         strides = [0] * seen.ndim  # they are in no order
     return aten.empty_strided(tuple(tensor.shape), strides, dtype=tensor.dtype)
 
 
 def _shown(memory: Any, shape: Sequence[int], steps: Sequence[int]) -> Any:
     """What a window of these steps shows of whole numbers in memory."""
-    return np.lib.stride_tricks.as_strided(memory, tuple(shape), [8 * step for step in steps])
+    item = memory.itemsize
+    return np.lib.stride_tricks.as_strided(memory, tuple(shape), [item * step for step in steps])
 
 
 def _order_in_memory(name: str, tensor: Any) -> tuple[int, ...]:
