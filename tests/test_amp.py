@@ -161,6 +161,40 @@ def test_a_small_network_trains() -> None:
     assert losses[-1] < 0.2 * losses[0]
 
 
+def test_backward_inside_a_region_is_backward_outside() -> None:
+    seen: list[bool] = []
+
+    class Doubled(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            seen.append(ad.is_autocast_enabled("cpu"))
+            return 2 * grads[0]
+
+    def gradients(inside: bool) -> list[Any]:
+        ad.manual_seed(0)
+        nn = ad.nn
+        net = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.GELU(), nn.Linear(7, 3))
+        x = ad.randn(4, 5, requires_grad=True)
+        x.register_hook(lambda g: seen.append(ad.is_autocast_enabled("cpu")))
+        with ad.autocast("cpu", dtype=ad.bfloat16):
+            loss = nn.functional.cross_entropy(Doubled.apply(net(x)), ad.tensor([0, 1, 2, 0]))
+            if inside:
+                loss.backward()
+                assert ad.is_autocast_enabled("cpu")
+        if not inside:
+            loss.backward()
+        return [p.grad for p in (x, *net.parameters())]
+
+    for within, without in zip(gradients(True), gradients(False), strict=True):
+        assert within.dtype is ad.float32
+        assert within.tolist() == without.tolist()
+    assert seen == [True, True, False, False]
+
+
 def test_scaler_skips_and_backs_off() -> None:
     w = ad.ones(1, requires_grad=True)
     optimizer = ad.optim.SGD([w], lr=0.5)

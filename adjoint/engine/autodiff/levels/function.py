@@ -87,6 +87,7 @@ class FunctionNode(TapeNode):
     """A custom function on the tape."""
 
     __slots__ = ("ctx", "function", "in_specs", "out_specs", "results")
+    is_written_by_users = True
 
     def __init__(
         self, function: type[Function], ctx: FunctionCtx, edges: list[Edge | None]

@@ -1,10 +1,18 @@
-"""Backward: cotangents flow from results to leaves, latest operation first."""
+"""Backward: cotangents flow from results to leaves, latest operation first.
+
+Note [backward under autocast]
+    The forward settled each operation's precision, and its derivative follows: rules run without
+    autocast, whether or not `backward()` is called inside its region (where PyTorch casts once
+    more, which changes no dtype of a gradient). What users wrote, hooks and the backward of a
+    `Function`, runs under the autocast that `backward()` was called in.
+"""
 
 from __future__ import annotations
 
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any
@@ -118,6 +126,7 @@ class Backward:
         self.buffers: dict[BackwardNode, list[Any]] = {}
         self.queue: list[tuple[int, BackwardNode]] = []
         self.keep: set[BackwardNode] = set()
+        self.autocast = CONTEXT.autocast
         # By id: the leaf, its gradient so far, whether that is a sum made here.
         self.leaves: dict[int, tuple[Tensor, Any, bool]] = {}
 
@@ -125,10 +134,11 @@ class Backward:
         """Propagate from the roots; then what was to be called after the outermost run."""
         _ACTIVE.runs += 1
         try:
-            if self.targets is None:
-                self.propagate(roots)
+            if self.autocast is None:
+                self.run_to(self.targets, roots)
             else:
-                self.run_for_targets(roots, self.targets)
+                with CONTEXT.having(autocast=None):  # Note [backward under autocast]
+                    self.run_to(self.targets, roots)
             while _ACTIVE.runs == 1 and _ACTIVE.after:
                 _ACTIVE.after.pop(0)()
         finally:
@@ -136,8 +146,11 @@ class Backward:
             if not _ACTIVE.runs:
                 _ACTIVE.after.clear()  # after an error
 
-    def run_for_targets(self, roots: Sequence[tuple[Edge, Any]], targets: set[Edge]) -> None:
-        """Propagate on the ways to the targets only."""
+    def run_to(self, targets: set[Edge] | None, roots: Sequence[tuple[Edge, Any]]) -> None:
+        """Propagate to every leaf, or on the ways to the targets only."""
+        if targets is None:
+            self.propagate(roots)
+            return
         self.keep = reaching([e for e, _ in roots], targets, self.nodes)
         _ACTIVE.depth += 1
         try:
@@ -149,10 +162,11 @@ class Backward:
         """Node after node, then the leaves."""
         self.send([e for e, _ in roots], [g for _, g in roots])
         queue, buffers, level, retain = self.queue, self.buffers, self.level, self.retain_graph
-        simple = self.targets is None and not CONTEXT.anomaly
+        simple = self.is_simple()
         early = edges_to_early_leaves(roots) if EARLY_LEAVES and self.targets is None else {}
         capture = CONTEXT.capture
-        apart = simple and capture is None and level is None and self.joins_pieces
+        apart = self.targets is None and not CONTEXT.anomaly and self.joins_pieces
+        apart = apart and capture is None and level is None
         apart = apart and not (CONTEXT.grad_enabled or CONTEXT.levels)
         while queue:
             node = heappop(queue)[1]
@@ -184,6 +198,17 @@ class Backward:
             leaf, grad, _ = self.leaves.pop(next(iter(self.leaves)))
             self.arrive(leaf, grad)
 
+    def is_simple(self) -> bool:
+        """Whether a node without hooks is asked for all its results as it is."""
+        return self.targets is None and self.autocast is None and not CONTEXT.anomaly
+
+    def ask(self, written: Callable[..., Any], *args: Any) -> Any:
+        """Call what a user wrote: Note [backward under autocast]."""
+        if self.autocast is None:
+            return written(*args)
+        with CONTEXT.having(autocast=self.autocast):
+            return written(*args)
+
     def whole(self, pieces: Pieces) -> Any:
         """The cotangent that slices have pieces of."""
         first = pieces.parts[0]
@@ -206,7 +231,7 @@ class Backward:
         name, number = node.name(), node.sequence
         events = [(listener, listener.open(name, "cpu_op", number)) for listener in LISTENERS]
         try:
-            if node.extra is None and self.targets is None and not CONTEXT.anomaly:
+            if node.extra is None and self.is_simple():
                 results = node.apply(grads, None, self.level)
                 if not self.retain_graph:
                     node.release()
@@ -271,7 +296,7 @@ class Backward:
         if extra is not None:
             for nr, hooks in tuple(extra.tensor_hooks.items()):
                 if grads[nr] is not None:
-                    grads[nr] = hooks(grads[nr])
+                    grads[nr] = self.ask(hooks, grads[nr])
         if self.targets is not None:
             if node not in self.keep:
                 self.capture(node, grads)
@@ -279,13 +304,13 @@ class Backward:
             needed = [e is not None and self.wanted(e) for e in node.edges]
         if extra is not None:
             for prehook in tuple(extra.node_prehooks.values()):
-                replaced = prehook(tuple(grads))
+                replaced = self.ask(prehook, tuple(grads))
                 if replaced is not None:
                     grads = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
         results = self.apply(node, grads, needed)
         if extra is not None:
             for hook in tuple(extra.hooks.values()):
-                replaced = hook(tuple(results), tuple(grads))
+                replaced = self.ask(hook, tuple(results), tuple(grads))
                 if replaced is not None:
                     results = replaced if isinstance(replaced, (tuple, list)) else (replaced,)
         if not self.retain_graph:
@@ -306,11 +331,14 @@ class Backward:
         self, node: BackwardNode, grads: list[Any], needed: list[bool] | None
     ) -> Sequence[Any]:
         """The node's vjp; in anomaly mode, errors and NaNs name the forward line."""
-        if not CONTEXT.anomaly:
-            return node.apply(grads, needed, self.level)
-        from adjoint.engine.autodiff.tape.anomaly import guarded
+        run = node.apply
+        if CONTEXT.anomaly:
+            from adjoint.engine.autodiff.tape.anomaly import guarded
 
-        return guarded(node, grads, needed, self.level)
+            run = partial(guarded, node)
+        if node.is_written_by_users:
+            run = partial(self.ask, run)
+        return run(grads, needed, self.level)
 
     def arrive(self, leaf: Tensor, grad: Any) -> None:
         """A leaf's total: hooks, then accumulation or capture."""
@@ -319,7 +347,7 @@ class Backward:
         meta = leaf._grad_meta
         if meta is not None and meta.hooks:
             for hook in tuple(meta.hooks.values()):
-                replaced = hook(grad)
+                replaced = self.ask(hook, grad)
                 grad = grad if replaced is None else replaced
             grad = claim(grad)  # a hook may have kept it
         edge = (leaf, 0)
@@ -332,17 +360,17 @@ class Backward:
         extra = None if meta is None else meta.leaf_extra
         if extra is not None:
             for prehook in tuple(extra.node_prehooks.values()):
-                replaced = prehook((grad,))
+                replaced = self.ask(prehook, (grad,))
                 grad = grad if replaced is None else as_one(replaced)
             grad = claim(grad)  # a hook may have kept it
         accumulate_grad(leaf, grad, keep_graph=self.create_graph)
         meta = leaf._grad_meta
         if meta is not None and meta.accumulate_hooks:
             for hook in tuple(meta.accumulate_hooks.values()):
-                hook(leaf)
+                self.ask(hook, leaf)
         if extra is not None:
             for hook in tuple(extra.hooks.values()):
-                hook((), (grad,))
+                self.ask(hook, (), (grad,))
 
 
 def as_one(x: Any) -> Any:

@@ -39,6 +39,7 @@ class BackwardNode:
     outputs: int  # how many results it has
     sequence: int
     extra: Extra | None
+    is_written_by_users = False  # whether `apply` calls code of theirs
 
     def __init__(self, edges: Sequence[Edge | None], outputs: int) -> None:
         self.edges = edges
