@@ -406,7 +406,17 @@ def check_bags() -> None:
             out[k] = pool(np.asarray(rows), 0) if rows else 0
         return out
 
+    def spread(g: Any, begins: Any, length: int, mode: str) -> Any:
+        calls.append("back")
+        out = type(g)((length, g.shape[1]), g.dtype)
+        ends = [*np.asarray(begins)[1:], length]
+        for k, (begin, end) in enumerate(zip(np.asarray(begins), ends, strict=True)):
+            out[begin:end] = g[k] / (max(end - begin, 1) if mode == "mean" else 1)
+        return out
+
+    back = importlib.import_module("adjoint.engine.ops.nn.bags").EMBEDDING_BAG_SPREAD
     record.plans[executor.DEVICE_KERNEL] = kernel
+    back.plans[executor.DEVICE_KERNEL] = spread
     table, begins = numbers(6, 3).to("cuda"), ad.tensor([0, 2, 2, 5]).to("cuda")
     index, many = ad.tensor([1, 5, 0, 3, 5, 2]).to("cuda"), ad.ones(5000, dtype=ad.int64)
     leaf = table.detach().requires_grad_()
@@ -423,7 +433,8 @@ def check_bags() -> None:
             0, (index, table, begins), {"mode": "sum", "per_sample_weights": table.reshape(-1)[:6]}
         ),
         "of one length": (0, (index.reshape(2, 3), table), {}),
-        "on the tape": (0, (index, leaf, begins), {}),
+        "on the tape": (1, (index, leaf, begins), {}),
+        "its maximum": (0, (index, leaf, begins), {"mode": "max"}),
         "long bags": (0, (many.to("cuda"), table, begins), {"mode": "max"}),
         "double": (1, (index, table.double(), begins), {}),
         "half": (0, (index, table.half(), begins), {}),
@@ -441,7 +452,15 @@ def check_bags() -> None:
             far = 2e-3 if name == "half" else 1e-6
             np.testing.assert_allclose(got.detach().cpu().numpy(), want.numpy(), far, far)
         assert len(calls) == count, name  # where it is not tried any more
-    del record.plans[executor.DEVICE_KERNEL]
+    for mode in ("sum", "mean"):
+        calls.clear()
+        (got,) = ad.autograd.grad(F.embedding_bag(index, leaf, begins, mode=mode).sum(), leaf)
+        host = leaf.detach().cpu().requires_grad_()
+        out = F.embedding_bag(index.cpu(), host, begins.cpu(), mode=mode)
+        (want,) = ad.autograd.grad(out.sum(), host)
+        assert calls == [mode, "back"]
+        np.testing.assert_allclose(got.cpu().numpy(), want.numpy(), 1e-6)
+    del record.plans[executor.DEVICE_KERNEL], back.plans[executor.DEVICE_KERNEL]
 
 
 def check_first_write() -> None:

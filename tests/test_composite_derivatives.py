@@ -283,6 +283,7 @@ def test_composites_against_finite_differences(row: Row) -> None:
 
 # Made by other composites, or tested where they are: BATCHED here by every mode of vmap.
 WITHIN = {
+    "add_to_channels",  # of convolutions on a GPU: tests/small_calls_on_a_gpu.py
     "add_scaled",  # off the tape, in place on a GPU: tests/test_small_calls_on_a_gpu.py
     "batched",
     "count_nonzero",  # of whole numbers
@@ -312,7 +313,8 @@ WITHIN = {
     "grid_sampler_gradient",
     "ctc_loss_small",  # compared with the other where small operations are
     "ctc_loss_program",  # in tests/test_ctc_programs.py
-    "embedding_bag_whole",  # on a GPU, off the tape: tests/test_bags_cuda.py
+    "embedding_bag_whole",  # on a GPU: tests/test_bags_cuda.py
+    "embedding_bag_spread",
     "embedding_sparse",
     "moved_statistic",  # off the tape
     "sort",

@@ -32,8 +32,8 @@ ELSEWHERE = frozenset(
     "scaled_product "  # of float8: tests/test_scaled_products.py
     "key_ranges "  # whole numbers of sequences: tests/test_varlen_attention.py
     "ctc_loss_gradient dropout grid_sampler_whole grid_sampler_gradient unique_values "  # of eager mode on a GPU: tests/test_calls_cuda.py
-    "embedding_bag_whole "  # the same: tests/test_bags_cuda.py
-    "add_scaled "  # the same: tests/test_small_calls_on_a_gpu.py
+    "embedding_bag_whole embedding_bag_spread "  # the same: tests/test_bags_cuda.py
+    "add_scaled add_to_channels "  # the same: tests/test_small_calls_on_a_gpu.py
     "recurrent_network recurrent_network_gradient "  # tests/test_recurrent_networks.py
     "constant_pad one_hot embedding_bag embedding_bag_max embedding_bag_gradient "  # where nobody looks on: tests/test_native_padding.py, test_middling_picks.py
     "moved_statistic ctc_loss_small".split()  # within others, of few elements: tests/test_small_rows.py

@@ -67,7 +67,8 @@ class TapePlan:
             if wanted and (rule := record.rule_at(position)) is not None
         )
         # Whether on a GPU all its rules are one program; products are fragments themselves.
-        self.on_device = bool(record.on_device) and (self.whole or record.fills_zeros)
+        one = (self.whole and not record.pulls_views) or record.fills_zeros
+        self.on_device = bool(record.on_device) and one
         # Whether operands get the cotangent as it comes, where they are like the result.
         self.hands_on = self.elementwise and all(
             step.fn is None and step.factor == 1.0 for step in self.steps

@@ -262,21 +262,25 @@ def run_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, A
 def run_by_table(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """`run` of what the eager table does better on a GPU: at once, where nobody looks on.
 
-    So where all operands are tensors of the current GPU that the tape does not follow.
+    So where all operands are tensors of the current GPU.
     """
     kernel = record.plans.get(DEVICE_KERNEL) or find_device_kernel(record)
     if faults.BLOCKING or LISTENERS or kernel is None or record.promotion is not None:
         return run_general(record, operands, params)
     arrays: list[Any] = []
     current = cupy().cuda.runtime.getDevice()
+    followed = False
     for x in operands:
-        if not is_tensor(x) or (CONTEXT.grad_enabled and x.requires_grad):
+        if not is_tensor(x):
             return run_general(record, operands, params)
+        followed = followed or (CONTEXT.grad_enabled and x.requires_grad)
         a = x._array
         here = a.__class__ in DEVICE_LAYOUTS and a.data.device_id == current
         if not here or a.dtype.names is not None:
             return run_general(record, operands, params)
         arrays.append(a)
+    if followed and not record.differentiable:
+        return run_general(record, operands, params)
     faults.LATEST.append((record.name, None, 0))
     try:
         if not record.native_check and record.compose is None:
@@ -284,7 +288,10 @@ def run_by_table(record: Record, operands: tuple[Any, ...], params: dict[str, An
         result = call(record, kernel, arrays, (), params)
     except Exception:
         return run_general(record, operands, params)  # which says what is wrong
-    return wrap_results(result, cupy())
+    out = wrap_results(result, cupy())
+    if followed:
+        HOOKS.attach(record, operands, params, out)
+    return out
 
 
 def create_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:

@@ -160,6 +160,7 @@ class Record:
     # Whether on a GPU the eager table does it better, given operands and parameters.
     by_table: Callable[[tuple[Any, ...], dict[str, Any]], bool] | None = None
     fills_zeros: bool = False  # its vjp puts values into zeros, which a program need not make first
+    pulls_views: bool = False  # its vjp gives views, which on a GPU no program need write out
     of_rows: bool = False  # a product of rows, given another shape at the end (`fragments.as_made`)
     given_floats: bool = False  # a composite's operands that are floats differ at each call
     given_a_draw: bool = False  # the seed and the place of one, which differ at each call

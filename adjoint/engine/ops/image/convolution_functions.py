@@ -8,8 +8,11 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.image.convolution import (
     CONVOLUTION,
     CONVOLUTION_TRANSPOSE,
@@ -113,12 +116,29 @@ def _check_weight(name: str, weight: Tensor, bias: Tensor | None, groups: int, o
         )
 
 
-def _add_bias(out: Tensor, bias: Tensor | None, rank: int) -> Tensor:
+def _with_bias(x: Tensor, bias: Tensor) -> Tensor:
+    return x + bias.reshape((-1, *(1,) * (x.ndim - 2)))
+
+
+# On a GPU one node of the tape, where a view and a sum take the host as long as the convolution.
+ADD_TO_CHANNELS = composite(
+    "add_to_channels",
+    _with_bias,
+    lambda g: g,
+    lambda g: g.sum((0, *range(2, g.ndim))),
+    operands=("x", "bias"),
+    fragment="device",
+    pulls_views=True,
+)
+
+
+def _add_bias(out: Tensor, bias: Tensor | None) -> Tensor:
     if bias is None:
         return out
     if bias.dtype is not out.dtype:  # the product was autocast
         bias = bias.to(out.dtype)
-    return out + bias.reshape((-1, *(1,) * rank))
+    at_once = CONTEXT.settled and out._array.__class__ in DEVICE_LAYOUTS
+    return (ADD_TO_CHANNELS if at_once else _with_bias)(out, bias)
 
 
 def convolve(
@@ -138,7 +158,7 @@ def convolve(
     x = input if input.ndim == rank + 2 else input.unsqueeze(0)
     given = fixed(stride), fixed(padding), fixed(dilation)
     plan = _plan(name, rank, tuple(x.shape[2:]), tuple(weight.shape[2:]), *given, groups)
-    out = _add_bias(_convolved(x, weight, plan), bias, rank)
+    out = _add_bias(_convolved(x, weight, plan), bias)
     return out if x is input else out.squeeze(0)
 
 
@@ -295,7 +315,7 @@ def convolve_transpose(
         dilation=dilations,
         groups=groups,
     )
-    out = _add_bias(out, bias, rank)
+    out = _add_bias(out, bias)
     return out if x is input else out.squeeze(0)
 
 

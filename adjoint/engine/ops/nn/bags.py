@@ -74,16 +74,25 @@ def _bags_vjp(g: Tensor, index: Tensor, begins: Tensor, x_spec: Spec, mode: str)
     return EMBEDDING_BAG_GRADIENT(g, index, begins, rows=x_spec.shape[0], mode=mode)
 
 
-def _gradient(g: Tensor, index: Tensor, begins: Tensor, rows: int, mode: str) -> Tensor:
-    """What comes back to each bag, added to all of its rows."""
-    bag, total = bag_numbers(begins, index.shape[0]), widen(g)
+def _spread(g: Tensor, begins: Tensor, length: int, mode: str) -> Tensor:
+    """What comes back to each bag, for each of its rows."""
+    bag, total = bag_numbers(begins, length), widen(g)
     if mode == "mean":
         none = total.new_zeros((begins.shape[0],))
         number = none.index_add(0, bag, total.new_ones(bag.shape))
         total = total / number.clamp_min(1).unsqueeze(1)
-    each = INDEX(total, bag, dims=(0,), wrap=False).to(g.dtype)
-    table = g.new_zeros((rows, g.shape[1]))
+    return INDEX(total, bag, dims=(0,), wrap=False).to(g.dtype)
+
+
+def _added_up(each: Tensor, index: Tensor, rows: int) -> Tensor:
+    """A table of zeros to whose rows those that came back are added."""
+    table = each.new_zeros((rows, each.shape[1]))
     return INDEX_PUT(table, each, index, dims=(0,), accumulate=True)
+
+
+def _gradient(g: Tensor, index: Tensor, begins: Tensor, rows: int, mode: str) -> Tensor:
+    """What comes back to each bag, added to all of its rows."""
+    return _added_up(_spread(g, begins, index.shape[0], mode), index, rows)
 
 
 def _largest(x: Tensor, index: Tensor, begins: Tensor, mode: str) -> tuple[Tensor, Tensor]:
@@ -123,30 +132,39 @@ EMBEDDING_BAG_MAX: Record = composite(
 )  # fmt: skip
 
 
-# -- as one kernel of the eager table, on a GPU, where the tape does not follow it ----------------
+# -- as one kernel of the eager table, on a GPU ---------------------------------------------------
 
 
 LONG_BAG = 1 << 10  # rows, on the average
 
 
-def _are_short(operands: tuple[Any, ...], _: dict[str, Any]) -> bool:
+def _are_short(length: int, bags: int) -> bool:
     """Whether a thread that goes through a bag alone is done soon; a graph captures no reports."""
-    _, index, begins = (x._array for x in operands)
-    return bool(index.size <= LONG_BAG * begins.size) and STREAM_CAPTURE.graph is None
+    return length <= LONG_BAG * bags and STREAM_CAPTURE.graph is None
+
+
+def _whole_vjp(g: Tensor, index: Tensor, begins: Tensor, x_spec: Spec, mode: str) -> Tensor:
+    each = EMBEDDING_BAG_SPREAD(g, begins, length=index.shape[0], mode=mode)
+    return _added_up(each, index, x_spec.shape[0])
 
 
 EMBEDDING_BAG_WHOLE: Record = composite(
-    "embedding_bag_whole", _bags, operands=("x", "index", "begins"), fragment="device",
-    by_table=_are_short,
+    "embedding_bag_whole", _bags, _whole_vjp, None, None, operands=("x", "index", "begins"),
+    fragment="device", indexed="read",
+    by_table=lambda operands, _: _are_short(operands[1]._array.size, operands[2]._array.size),
+)  # fmt: skip
+EMBEDDING_BAG_SPREAD: Record = composite(
+    "embedding_bag_spread", _spread, operands=("g", "begins"), fragment="device",
+    by_table=lambda operands, params: _are_short(params["length"], operands[1]._array.size),
 )  # fmt: skip
 
 
-def _is_one_kernel(weight: Tensor, index: Tensor, begins: Tensor) -> bool:
-    """Whether bags on a GPU are pooled by one kernel: nobody looks on."""
-    there = CONTEXT.plain and all(
+def _is_one_kernel(weight: Tensor, index: Tensor, begins: Tensor, mode: str) -> bool:
+    """Whether bags on a GPU are pooled by one kernel, which does not say where maxima are."""
+    there = CONTEXT.settled and all(
         x._array.__class__ in DEVICE_LAYOUTS and x._array.size for x in (weight, index, begins)
     )
-    followed = CONTEXT.grad_enabled and weight.requires_grad
+    followed = mode == "max" and CONTEXT.grad_enabled and weight.requires_grad
     return there and not followed and weight.dtype in (float32, float64)
 
 
@@ -158,7 +176,7 @@ def pool_whole(weight: Tensor, index: Tensor, begins: Tensor | None, bags: int, 
     Without `begins` all are of one length.
     """
     count = index.shape[0]
-    if begins is not None and _is_one_kernel(weight, index, begins):
+    if begins is not None and _is_one_kernel(weight, index, begins, mode):
         return EMBEDDING_BAG_WHOLE(weight, index, begins, mode=mode)
     if weight.device is not CPU or not count:
         return None

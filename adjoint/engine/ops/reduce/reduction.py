@@ -12,7 +12,7 @@ from numpy import ndarray
 from adjoint.engine.core.dtype import DType, bool_, float32, int64, uint8
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
-from adjoint.engine.core.operations.large import COMPUTED
+from adjoint.engine.core.operations.large import COMPUTED, DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.reductions import (
     Dims,
@@ -92,7 +92,7 @@ def _mean_in(wanted: DType, x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
     return out if wide is wanted else out.to(wanted)
 
 
-# A mean of few elements, or of halves, as one node of the tape.
+# A mean of few elements, or of halves, or on a GPU, as one node of the tape.
 MEAN = composite(
     "mean",
     lambda x, dims, keepdim: _mean_in(x.dtype, x, dims, keepdim),
@@ -101,7 +101,8 @@ MEAN = composite(
     ).expand(x_spec.shape),
     operands=("x",),
     infer_specs=infer_reduction,
-    fragment="host",
+    fragment="computed",
+    pulls_views=True,
 )
 
 
@@ -179,8 +180,10 @@ def mean(
     """
     wanted = _mean_dtype("mean", input, dtype)
     dims = all_dims("mean", dim, input.ndim)
+    if wanted is input.dtype and CONTEXT.settled and input._array.__class__ in DEVICE_LAYOUTS:
+        return MEAN(input, dims=dims, keepdim=keepdim)
     as_one = wanted is input.dtype and at_once(input)  # sizes are asked last: some are dynamic
-    # Beyond few elements, unless of halves, a sum is a fragment.
+    # On the CPU, beyond few elements, unless of halves, a sum is a fragment.
     if as_one and (wanted.is_half or (input.requires_grad and input._array.size < COMPUTED)):
         return MEAN(input, dims=dims, keepdim=keepdim)
     return _mean_in(wanted, input, dims, keepdim)
