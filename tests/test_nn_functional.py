@@ -173,6 +173,17 @@ def test_bags_match_loops() -> None:
         close(out, np.stack(want))
 
 
+@pytest.mark.parametrize("rows", [3, 3000])
+@pytest.mark.parametrize("offsets", [[0, 3], None])
+def test_the_first_of_equal_rows_has_the_gradient_of_a_bag(rows: int, offsets: Any) -> None:
+    w = ad.ones(rows, 2, requires_grad=True)
+    index = ad.tensor([2, 0, 1, 1, 2, 0])
+    given = (index, w, ad.tensor(offsets)) if offsets else (index.reshape(2, 3), w)
+    F.embedding_bag(*given, mode="max").sum().backward()
+    assert w.grad is not None
+    assert w.grad[:3].tolist() == [[0, 0], [1, 1], [1, 1]]
+
+
 def test_pretrained_tables_are_frozen() -> None:
     table = nn.Embedding.from_pretrained(ad.ones(2, 3))
     assert not table.weight.requires_grad

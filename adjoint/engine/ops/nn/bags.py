@@ -178,12 +178,14 @@ def pool_whole(weight: Tensor, index: Tensor, begins: Tensor | None, bags: int, 
     count = index.shape[0]
     if begins is not None and _is_one_kernel(weight, index, begins, mode):
         return EMBEDDING_BAG_WHOLE(weight, index, begins, mode=mode)
-    if weight.device is not CPU or not count:
+    # Of several rows with the largest the first has the gradient: the parts would share it out.
+    followed = mode == "max" and CONTEXT.grad_enabled and weight.requires_grad
+    if not count or not (weight.device is CPU or followed):
         return None
     if begins is not None and mode != "max":  # parts take longer to be called than what they do
         return EMBEDDING_BAG(weight, index, begins, mode=mode)
     large = CONTEXT.settled and is_large(weight._array, EMBEDDING_BAG.large)
-    if not (large and bags and weight.shape[1]):
+    if not ((large or followed) and bags and weight.shape[1]):
         return None
     if begins is None:
         length = count // bags

@@ -7,17 +7,23 @@ Note [plans]
     a process and a device; calls of it give addresses, and run in the order of the current stream,
     also while that is captured into a CUDA graph. A plan's workspace is the caller's: programs take
     it from their arena.
+
+    Most plans are built at once; some (of depthwise convolutions, say) have the library compile a
+    kernel, which takes a fifth of a second each. So what was built slowly is kept on disk as a
+    whole, and once that much time is spent on an operation no further plan of it is tried.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from threading import Lock
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,10 +31,14 @@ from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.disk import store
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state import switches
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
 CANDIDATES = 6  # plans that are timed
 TRIALS = 4  # runs that a plan is timed by
+PATIENCE = 0.25  # seconds of building after which no further plan is tried
+SLOW = 0.02  # seconds of building from which on a plan is kept
 ROOM = 1 << 30  # bytes of workspace that a plan may ask for
+Execute = Callable[[dict[int, int], int], None]  # given addresses by uid, and the workspace's
 DTYPES = {"float16": "HALF", "bfloat16": "BFLOAT16", "float32": "FLOAT", "float64": "DOUBLE"}
 
 
@@ -119,6 +129,10 @@ class Cudnn:
 
     def make(self, operation: CudnnOperation, timed: bool) -> Planned | None:
         """A graph of the operation, and the choice of a plan."""
+        key = self.key(operation, f"plan, timed {timed}")
+        plan = self.loaded(key)
+        if plan is not None:
+            return plan
         module = self.module
         graph = module.pygraph(
             intermediate_data_type=module.data_type.FLOAT,
@@ -139,11 +153,52 @@ class Cudnn:
         except (module.cudnnGraphNotSupportedError, RuntimeError, ValueError):
             return None
         candidates = Candidates(self, graph, [port.get_uid() for port in ports], operation)
-        return candidates.fastest() if timed else candidates.first()
+        chosen = candidates.fastest() if timed else candidates.first()
+        if chosen is not None and candidates.slowest >= SLOW:
+            self.keep(key, graph, chosen)
+        return None if chosen is None else chosen.plan
 
-    def run(
-        self, execute: Callable[[dict[int, int], int], None], given: dict[int, int], workspace: int
-    ) -> None:
+    def key(self, operation: CudnnOperation, what: str) -> str:
+        """What is kept of an operation is kept by."""
+        runtime = cupy().cuda.runtime
+        name = str(runtime.getDeviceProperties(self.index)["name"])
+        versions = self.module.backend_version(), self.module.__version__
+        return key_of("cudnn", what, repr((versions, name, operation.key)))
+
+    def keep(self, key: str, graph: Any, chosen: Chosen) -> None:
+        """Keep a plan with what it was built to."""
+        errors = AttributeError, IndexError, RuntimeError, TypeError, ValueError
+        try:
+            if graph._lowered_graph is None or graph._plans[chosen.place].cpp_index is None:
+                return  # an engine that the frontend wrote in Python
+            graph.build_plan_at_index(chosen.place)  # which has it be the one that is written
+            whole = bytes(graph.serialize())
+        except (self.module.cudnnGraphNotSupportedError, *errors):
+            return  # not every plan can be
+        store.put(key, json.dumps(chosen.plan.uids).encode() + b"\n" + whole)
+
+    def loaded(self, key: str) -> Planned | None:
+        """A plan that was kept; None if there is none, or it is of no use here."""
+        if STREAM_CAPTURE.graph is not None:  # a plan is tried when it is loaded
+            return None
+        stored = store.get(key)
+        if stored is None:
+            return None
+        uids, whole = stored.split(b"\n", 1)
+        graph = self.module.pygraph(handle=self.handle)
+        try:
+            graph.deserialize(self.handle, list(whole))
+            room = int(graph.get_workspace_size())
+            within, handle = graph._lowered_graph._execute_plan_at_index, self.handle.backend_handle
+        except (self.module.cudnnGraphNotSupportedError, AttributeError, RuntimeError, ValueError):
+            return None
+
+        def execute(given: dict[int, int], workspace: int) -> None:
+            within(given, workspace, 0, handle)
+
+        return Planned(self, graph, json.loads(uids), execute, room)
+
+    def run(self, execute: Execute, given: dict[int, int], workspace: int) -> None:
         """Run a plan in the order of CuPy's current stream."""
         stream = int(self.current().ptr)
         with self.lock:
@@ -152,7 +207,7 @@ class Cudnn:
                 self.stream = stream
             execute(given, workspace)
 
-    def executor(self, graph: Any, index: int) -> Callable[[dict[int, int], int], None]:
+    def executor(self, graph: Any, index: int) -> Execute:
         """What runs a graph's plan, given addresses and that of the workspace.
 
         The frontend's own method looks at all plans and operands again, which takes longer than the
@@ -177,54 +232,56 @@ class Candidates:
     ) -> None:
         self.owner, self.graph, self.uids, self.operation = owner, graph, uids, operation
         self.count = int(graph.get_execution_plan_count())
+        self.spent = self.slowest = 0.0  # seconds of building, in all and of one plan
 
-    def built(self, index: int) -> Planned | None:
+    def built(self, index: int) -> Chosen | None:
         """A plan that can run; None if it cannot, is not wanted, or asks for too much memory."""
-        module = self.owner.module
+        owner, begun = self.owner, perf_counter()
         try:
             self.graph.build_plan_at_index(index)
             room = int(self.graph.get_workspace_size_plan_at_index(index))
-        except (module.cudnnGraphNotSupportedError, RuntimeError, ValueError):
+        except (owner.module.cudnnGraphNotSupportedError, RuntimeError, ValueError):
             return None
-        return Planned(self.owner, self.graph, self.uids, index, room) if room <= ROOM else None
+        finally:
+            taken = perf_counter() - begun
+            self.spent, self.slowest = self.spent + taken, max(self.slowest, taken)
+        if room > ROOM:
+            return None
+        execute = owner.executor(self.graph, index)
+        return Chosen(index, Planned(owner, self.graph, self.uids, execute, room))
 
-    def first(self) -> Planned | None:
+    def first(self) -> Chosen | None:
         """The first that can run."""
         every = (self.built(index) for index in range(self.count))
-        return next((plan for plan in every if plan is not None), None)
+        return next((chosen for chosen in every if chosen is not None), None)
 
-    def fastest(self) -> Planned | None:
+    def fastest(self) -> Chosen | None:
         """The fastest of the first few; the one that was, where that is known."""
-        key = self.key()
+        key = self.owner.key(self.operation, "name")
         stored = store.get(key)
         if stored is not None:
             wanted = stored.decode()
             names = map(self.name, range(self.count))
             at = next((i for i, name in enumerate(names) if name == wanted), None)
-            plan = None if at is None else self.built(at)
-            if plan is not None:
-                return plan
-        ready: list[Planned] = []
+            known = None if at is None else self.built(at)
+            if known is not None:
+                return known
+        ready: list[Chosen] = []
         for index in range(self.count):
-            plan = self.built(index)
-            if plan is not None:
-                ready.append(plan)
-            if len(ready) == CANDIDATES:
+            chosen = self.built(index)
+            if chosen is not None:
+                ready.append(chosen)
+            if len(ready) == CANDIDATES or (ready and self.spent > PATIENCE):
                 break
         if len(ready) > 1:
-            ready.sort(key=self.timed())
-            store.put(key, self.name(ready[0].index).encode())
+            timed = self.timed()
+            ready.sort(key=lambda chosen: timed(chosen.plan))
+            store.put(key, self.name(ready[0].place).encode())
         return ready[0] if ready else None
 
     def name(self, index: int) -> str:
         """What cuDNN calls a plan: its engine and the engine's settings."""
         return str(self.graph.get_plan_name_at_index(index))
-
-    def key(self) -> str:
-        """What a choice is kept by."""
-        properties = cupy().cuda.runtime.getDeviceProperties(self.owner.index)
-        version = self.owner.module.backend_version()
-        return key_of("cudnn", str(version), str(properties["name"]), repr(self.operation.key))
 
     def timed(self) -> Callable[[Planned], float]:
         """Milliseconds of a plan, on memory of its own."""
@@ -252,11 +309,19 @@ class Candidates:
 class Planned:
     """An operation that can run: called with addresses, in the order of its tensors."""
 
-    def __init__(self, owner: Cudnn, graph: Any, uids: list[int], index: int, room: int) -> None:
-        self.owner, self.graph, self.uids, self.index = owner, graph, uids, index
+    def __init__(
+        self, owner: Cudnn, graph: Any, uids: list[int], execute: Execute, room: int
+    ) -> None:
+        self.owner, self.graph, self.uids, self.execute = owner, graph, uids, execute
         self.workspace = room  # bytes
-        self.execute = owner.executor(graph, index)
 
     def __call__(self, addresses: Sequence[int], workspace: int) -> None:
         given = dict(zip(self.uids, addresses, strict=True))
         self.owner.run(self.execute, given, workspace)
+
+
+class Chosen(NamedTuple):
+    """A plan among a graph's, and its place there."""
+
+    place: int
+    plan: Planned
