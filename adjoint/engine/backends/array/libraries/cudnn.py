@@ -187,7 +187,10 @@ class Cudnn:
         uids, whole = stored.split(b"\n", 1)
         graph = self.module.pygraph(handle=self.handle)
         try:
-            graph.deserialize(self.handle, list(whole))
+            with self.lock:  # it is tried on the handle's stream, which may be gone by now
+                self.stream = -1
+                self.module.set_stream(self.handle, 0)
+                graph.deserialize(self.handle, list(whole))
             room = int(graph.get_workspace_size())
             within, handle = graph._lowered_graph._execute_plan_at_index, self.handle.backend_handle
         except (self.module.cudnnGraphNotSupportedError, AttributeError, RuntimeError, ValueError):
