@@ -10,22 +10,20 @@ import importlib
 import inspect
 import json
 import linecache
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import NAME, Written
+from adjoint.engine.backends.triton.runtime.kernel_workers import WORKERS
 from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.identity.keys import key_of
 
 # float32 stays what eager execution computes: unless a kernel allows them, no fused multiply-adds
 # and no flushed subnormals (an exponential that keeps them takes four instructions, not one).
 FUSION, FLUSH = "enable_fp_fusion", "enable_reflect_ftz"
-WORKERS = 8  # compilations at a time
 
 
 class KernelError(RuntimeError):
@@ -82,28 +80,37 @@ def function_of(source: str, key: str, names: dict[str, Any] | None = None) -> A
     return namespace[NAME]
 
 
+def cubin_key(written: Written, capability: int) -> str:
+    """What a kernel's code is kept by."""
+    how = f"{capability};{written.warps};{written.stages};{written.registers};{written.fused}"
+    return key_of("cubin", how, writer_key(), written.source)
+
+
 def compiled(written: Written, capability: int) -> CompiledKernel:
     """A kernel's code for a compute capability (90: Hopper), from disk if it is there."""
-    how = f"{capability};{written.warps};{written.stages};{written.registers};{written.fused}"
-    key = key_of("cubin", how, writer_key(), written.source)
+    key = cubin_key(written, capability)
     stored = store.get(key)
     if stored is not None:
         return unpack(stored)
-    try:
-        kernel = build(written, key, capability)
-    except Exception as error:
+    answer = WORKERS.compile((replace(written, others=()), key, capability))
+    if answer is None:  # there are none: Note [kernel workers]
+        try:
+            answer = packed(written, key, capability), ""
+        except Exception as error:
+            answer = None, f"{type(error).__name__}: {error}"
+    code, wrong = answer
+    if code is None:
         raise KernelError(
-            f"compile: Triton does not compile the kernel of {written.origin} "
-            f"({type(error).__name__}: {error})"
-        ) from error
-    store.put(key, pack(kernel))
-    return kernel
+            f"compile: Triton does not compile the kernel of {written.origin} ({wrong})"
+        )
+    store.put(key, code)
+    return unpack(code)
 
 
 def compile_together(works: list[Written], capability: int) -> None:
     """Have kernels on disk that are about to be asked for, several at a time.
 
-    Most of a compilation runs outside Python. What does not compile says so when it is asked for.
+    What does not compile says so when it is asked for.
     """
     ways = dict.fromkeys(way for work in works for way in (replace(work, others=()), *work.others))
     if len(ways) < 2 or store.place() is None:
@@ -113,9 +120,14 @@ def compile_together(works: list[Written], capability: int) -> None:
         with contextlib.suppress(KernelError):
             compiled(way, capability)
 
-    scope()  # once, by this thread
-    with ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1)) as pool:
-        list(pool.map(compile_one, ways))
+    missing = [way for way in ways if store.get(cubin_key(way, capability)) is None]
+    if missing:
+        WORKERS.each(compile_one, missing)
+
+
+def packed(written: Written, key: str, capability: int) -> bytes:
+    """A kernel's code as it is kept, compiled now by this process."""
+    return pack(build(written, key, capability))
 
 
 def build(written: Written, key: str, capability: int) -> CompiledKernel:
