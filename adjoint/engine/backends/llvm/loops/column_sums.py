@@ -4,8 +4,8 @@ Note [columns]
     A kernel that sums each column of a matrix down all its rows would read a line of the cache of
     every row and come back for the next ones: rows are far apart, nothing fetches them ahead. So
     these kernels take a wide strip of columns and go through it row by row, in blocks of rows as
-    sums do (Note [sums]); sums wait in memory. Each is made of the same numbers in the same order
-    either way.
+    sums do (Note [sums]), and in blocks of blocks: a column has no lanes to share its length. Sums
+    wait in memory.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from adjoint.engine.backends.llvm.loops.nests import Env
 
 STRIP = 256  # columns, at most
-ROWS = 64  # of a block
+TURNS = 16  # of a block, each of one row or of four together
+BLOCKS = 64  # of a block of blocks
 # Where little is done with an element, most of the time goes into sums that are read and written:
-# so several rows are added before one is written, in the same order, and columns that are left
-# over come in narrower vectors before they come one by one. Larger bodies would only be more code.
+# so four rows are added up, by twos, before one is written, and columns that are left over come
+# in narrower vectors before they come one by one. Larger bodies would only be more code.
 LIGHT = 4  # operations
-TOGETHER, OF_FEW = 4, 8  # rows, and those of less than a vector's columns
+TOGETHER = 4  # rows
+OF_FEW = 2 * TOGETHER  # of less than a vector's columns: two times four before one is written
 NARROW = 4  # lanes
 
 
@@ -53,6 +55,9 @@ def is_light(form: Form) -> bool:
     return len(form.ops) <= LIGHT and not any(form.ops[v].full for v, _ in form.stores)
 
 
+combine_sums = partial(combine, "sum")
+
+
 class ColumnSums:
     """Writes one strip of such a kernel."""
 
@@ -62,6 +67,7 @@ class ColumnSums:
         self.sums = [k for k, op in enumerate(self.form.ops) if op.kind == REDUCE]
         self.kinds = [KIND[self.form.ops[k].compute][0] for k in self.sums]
         self.totals = [f"%totals{k}" for k in self.sums]
+        self.wide = [f"%wide{k}" for k in self.sums]  # of the block of blocks at hand
         self.parts = [f"%parts{k}" for k in self.sums]  # of the block of rows at hand
         self.light = is_light(self.form)
 
@@ -69,7 +75,7 @@ class ColumnSums:
         """Where sums wait: lines for the head of the function."""
         return [
             f"{name} = alloca [{STRIP} x {type_text(kind, 1)}], align 64"
-            for names in (self.totals, self.parts)
+            for names in (self.totals, self.wide, self.parts)
             for name, kind in zip(names, self.kinds, strict=True)
         ]
 
@@ -89,31 +95,44 @@ class ColumnSums:
                 self.blocks.loop(low, high, width, (), each)
 
         def clear(c: str, width: int) -> None:
-            for names in (self.totals, self.parts):
+            for names in (self.totals, self.wide, self.parts):
                 for pointer, kind in zip(self.at(names, start, c), self.kinds, strict=True):
                     self.keep(pointer, identity(self.code, "sum", kind, width))
 
-        def block(i: str, _: list[V]) -> list[V]:
-            end = let(f"add i64 {i}, {ROWS}")
-            end = let(f"select i1 {let(f'icmp slt i64 {end}, {size}')}, i64 {end}, i64 {size}")
+        def until(i: str, count: int, stop: str) -> str:
+            end = let(f"add i64 {i}, {count}")
+            return let(f"select i1 {let(f'icmp slt i64 {end}, {stop}')}, i64 {end}, i64 {stop}")
 
+        def block(i: str, end: str) -> None:
             def rows(count: int, r: str, _: list[V]) -> list[V]:
                 numbers = [r, *[let(f"add i64 {r}, {k}") for k in range(1, count)]]
                 over(lambda c, width: self.add(start, c, width, numbers))
                 return []
 
-            first = i
-            if self.light:
-                together = OF_FEW if self.form.spans == SHORT else TOGETHER
+            for together in sizes:
                 whole = let(f"and i64 {let(f'sub i64 {end}, {i}')}, {-together}")
-                first = let(f"add i64 {i}, {whole}")
+                first = let(f"add i64 {i}, {whole}") if together > 1 else end
                 self.blocks.loop(i, first, together, (), partial(rows, together))
-            self.blocks.loop(first, end, 1, (), partial(rows, 1))
-            over(lambda c, width: self.settle(start, c, width))
+                i = first
+            over(lambda c, width: self.settle(self.wide, self.parts, start, c, width))
+
+        sizes = [OF_FEW, TOGETHER, 1] if self.form.spans == SHORT else [TOGETHER, 1]
+        sizes = sizes if self.light else [1]
+        count = TURNS * (TOGETHER if self.light else 1)
+
+        def wide_block(i: str, _: list[V]) -> list[V]:
+            stop = until(i, BLOCKS * count, size)
+
+            def turn(j: str, _: list[V]) -> list[V]:
+                block(j, until(j, count, stop))
+                return []
+
+            self.blocks.loop(i, stop, count, (), turn)
+            over(lambda c, width: self.settle(self.totals, self.wide, start, c, width))
             return []
 
         over(clear)
-        self.blocks.loop("0", size, ROWS, (), block)
+        self.blocks.loop("0", size, BLOCKS * count, (), wide_block)
         over(lambda c, width: self.finish(start, c, width))
 
     def spans(self, start: str, middle: str, stop: str) -> list[tuple[str, str, int]]:
@@ -154,7 +173,7 @@ class ColumnSums:
         return self.code.value(total, kind, width)
 
     def add(self, start: str, c: str, width: int, rows: list[str]) -> None:
-        """Add the elements of some rows, one after another, to the sums of some columns."""
+        """Add the elements of some rows to the sums of some columns: four by twos, or one."""
         emitter = self.emitter
         env = self.shared(width)
         where = {emitter.vector: c}
@@ -163,19 +182,24 @@ class ColumnSums:
             emitter.get(k, env, width, where, 0)
         pointers = self.at(self.parts, start, c)
         parts = [self.kept(p, kind, width) for p, kind in zip(pointers, self.kinds, strict=True)]
-        for r in rows:
-            here = {**where, self.form.outer: r}
-            parts = emitter.turn(env, here, width, 0, stored, self.sums, parts)
+        zeros = [self.code.const(-0.0, kind, width) for kind in self.kinds]  # x is x + -0.0
+        for first in range(0, len(rows), TOGETHER):
+            added = []
+            for r in rows[first : first + TOGETHER]:
+                here = {**where, self.form.outer: r}
+                added.append(emitter.turn(env, here, width, 0, stored, self.sums, zeros))
+            while len(added) > 1:
+                pairs = zip(added[::2], added[1::2], strict=True)
+                added = [list(map(combine_sums, x, y)) for x, y in pairs]
+            parts = list(map(combine_sums, parts, added[0]))
         for pointer, part in zip(pointers, parts, strict=True):
             self.keep(pointer, part)
 
-    def settle(self, start: str, c: str, width: int) -> None:
-        """Add the sums of a block to the totals."""
-        pairs = zip(
-            self.at(self.totals, start, c), self.at(self.parts, start, c), self.kinds, strict=True
-        )
+    def settle(self, into: list[str], of: list[str], start: str, c: str, width: int) -> None:
+        """Add the sums of a block to those of what it is a block of."""
+        pairs = zip(self.at(into, start, c), self.at(of, start, c), self.kinds, strict=True)
         for total, part, kind in pairs:
-            both = combine("sum", self.kept(total, kind, width), self.kept(part, kind, width))
+            both = combine_sums(self.kept(total, kind, width), self.kept(part, kind, width))
             self.keep(total, both)
             self.keep(part, identity(self.code, "sum", kind, width))
 
