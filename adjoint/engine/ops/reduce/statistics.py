@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import float32
+from adjoint.engine.core.dtype import complex128, float32, float64
 from adjoint.engine.core.errors import DTypeError, warn_user
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
@@ -31,15 +31,26 @@ def _freedom(shape: Any, dims: Dims, correction: float) -> float:
     return max(0.0, count(shape, dims) - correction)
 
 
-def _var(x: Tensor, dims: Dims, keepdim: bool, correction: float) -> Tensor:
+def _squares(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
+    """The sum of squared distances from the mean; of float32, in float64, as PyTorch has it.
+
+    There the mean is exact enough, and no square is too large or too small.
+    """
+    if x.dtype.to_real() is float32:
+        wide = complex128 if x.dtype.is_complex else float64
+        return SUM(squared(_centred(x.to(wide), dims)), dims=dims, keepdim=keepdim)
     centred = _centred(x, dims)
     total = SUM(squared(centred), dims=dims, keepdim=keepdim)
     # The mean was rounded, by much where it is large beside the spread. What is left of it in the
     # distances is taken out of the squares; a constant's rounding must not leave less than 0.
     # Where squares are too large to be summed, there is nothing to take out.
     left = SUM(centred, dims=dims, keepdim=keepdim).masked_fill(total.isinf(), 0)
-    total = (total - squared(left) / max(count(x.shape, dims), 1)).clamp(min=0)
-    return total / _freedom(x.shape, dims, correction)
+    return (total - squared(left) / max(count(x.shape, dims), 1)).clamp(min=0)
+
+
+def _var(x: Tensor, dims: Dims, keepdim: bool, correction: float) -> Tensor:
+    spread = _squares(x, dims, keepdim) / _freedom(x.shape, dims, correction)
+    return spread.to(x.dtype.to_real())
 
 
 def _var_vjp(
@@ -53,9 +64,9 @@ VAR = composite("var", _var, _var_vjp, fragment="composed")
 
 
 def _std(x: Tensor, dims: Dims, keepdim: bool, correction: float) -> Tensor:
-    spread = VAR(x, dims=dims, keepdim=keepdim, correction=correction)
+    spread = _squares(x, dims, keepdim) / _freedom(x.shape, dims, correction)
     flat = spread.eq(0)  # there the root has no derivative, and 0 is taken for it
-    return spread.masked_fill(flat, 1).sqrt().masked_fill(flat, 0)
+    return spread.masked_fill(flat, 1).sqrt().masked_fill(flat, 0).to(x.dtype.to_real())
 
 
 def _std_vjp(
