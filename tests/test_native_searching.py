@@ -42,6 +42,35 @@ def test_places_are_eager_mode_s(dtype: str, right: bool, programs: list[native.
     assert not any(program.calls_eager for program in programs)
 
 
+def halved(sequence: Any, value: Any, right: bool) -> int:
+    """The place that PyTorch's halving comes to, whatever the sequence."""
+    low, high = 0, len(sequence)
+    while low < high:
+        middle = low + (high - low) // 2
+        if sequence[middle] > value or (sequence[middle] == value and not right):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64"])
+@pytest.mark.parametrize("length", [1, 7, 40, 5000])
+def test_sequences_with_nans_and_without_order(dtype: str, length: int, right: bool) -> None:
+    rng = np.random.default_rng([len(dtype), length])
+    for sequence in (some(rng, dtype, length), np.sort(some(rng, dtype, length))):
+        values = some(rng, dtype, 24)
+        want = [halved(sequence, value, right) for value in values]
+        search = lambda s, v: ad.searchsorted(s, v, right=right)
+        for given in (ad.from_numpy(sequence), ad.from_numpy(np.repeat(sequence, 2))[::2]):
+            assert search(given, ad.from_numpy(values)).tolist() == want
+            assert search(given, ad.from_numpy(np.tile(values, 300))).tolist() == want * 300
+        assert ad.compile(search)(ad.from_numpy(sequence), ad.from_numpy(values)).tolist() == want
+        many = search(ad.from_numpy(sequence[None]), ad.from_numpy(values[None]))
+        assert many.tolist() == [want]
+
+
 def test_two_dtypes(programs: list[native.Native]) -> None:
     edges, x = ad.arange(7), ad.tensor([-1.0, 0.0, 2.5, 6.0, 9.0])
     want, got = ad.searchsorted(edges, x), ad.compile(ad.searchsorted)(edges, x)

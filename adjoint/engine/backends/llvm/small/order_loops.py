@@ -391,11 +391,12 @@ end:
 
 
 def _search(char: str) -> str:
-    """Where values go in a sequence, after equal ones with a flag: the steps that NumPy takes.
+    """Where values go in a sequence, after equal ones with a flag: the steps that PyTorch takes.
 
-    A value that is larger than the one before is looked for from where that one was.
+    What is NaN on either side is passed by: Note [searches], in templates.searching.
     """
     kind = ELEMENTS[char]
+    less, least = ("fcmp ult", "fcmp ule") if char in "fd" else ("icmp slt", "icmp sle")
     return f"""
 define void @search_{char}(ptr %args, ptr %dims, ptr %steps, ptr %own) {{
 entry:
@@ -416,32 +417,19 @@ entry:
   %oStep = load i64, ptr %oStepAt
   %alongAt = getelementptr i64, ptr %steps, i64 3
   %along = load i64, ptr %alongAt
-  %first = load {kind}, ptr %v0
   br label %value
 value:
   %i = phi i64 [0, %entry], [%iNext, %found]
-  %from = phi i64 [0, %entry], [%low, %found]
-  %to = phi i64 [%length, %entry], [%high, %found]
-  %last = phi {kind} [%first, %entry], [%v, %found]
   %some = icmp slt i64 %i, %count
   br i1 %some, label %take, label %end
 take:
   %vAway = mul i64 %i, %vStep
   %vPlace = getelementptr i8, ptr %v0, i64 %vAway
   %v = load {kind}, ptr %vPlace
-  %lastLess = call i1 @before_{char}({kind} %last, {kind} %v, i1 false)
-  %lastMore = call i1 @before_{char}({kind} %v, {kind} %last, i1 false)
-  %lastLeast = xor i1 %lastMore, true
-  %onward = select i1 %right, i1 %lastLeast, i1 %lastLess
-  %shorter = icmp slt i64 %to, %length
-  %toNext = add i64 %to, 1
-  %back = select i1 %shorter, i64 %toNext, i64 %length
-  %low0 = select i1 %onward, i64 %from, i64 0
-  %high0 = select i1 %onward, i64 %length, i64 %back
   br label %halve
 halve:
-  %low = phi i64 [%low0, %take], [%lowNext, %look]
-  %high = phi i64 [%high0, %take], [%highNext, %look]
+  %low = phi i64 [0, %take], [%lowNext, %look]
+  %high = phi i64 [%length, %take], [%highNext, %look]
   %more = icmp slt i64 %low, %high
   br i1 %more, label %look, label %found
 look:
@@ -451,9 +439,8 @@ look:
   %mAway = mul i64 %middle, %along
   %mAt = getelementptr i8, ptr %x, i64 %mAway
   %m = load {kind}, ptr %mAt
-  %less = call i1 @before_{char}({kind} %m, {kind} %v, i1 false)
-  %greater = call i1 @before_{char}({kind} %v, {kind} %m, i1 false)
-  %least = xor i1 %greater, true
+  %less = {less} {kind} %m, %v
+  %least = {least} {kind} %m, %v
   %goes = select i1 %right, i1 %least, i1 %less
   %beyond = add i64 %middle, 1
   %lowNext = select i1 %goes, i64 %beyond, i64 %low

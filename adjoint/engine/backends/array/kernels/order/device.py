@@ -15,17 +15,14 @@ THREADS, BLOCKS = 512, 512
 @lru_cache(maxsize=1)
 def _bisecting(xp: Any) -> Any:
     return xp.ElementwiseKernel(
-        "raw T sequence, T value, int64 length, int64 columns, bool right, bool nan_last",
+        "raw T sequence, T value, int64 length, int64 columns, bool right",
         "int64 place",
         """
         long long row = columns ? i / columns * length : 0, low = 0, high = length;
         while (low < high) {
             long long middle = (low + high) >> 1;
             T probe = sequence[row + middle];
-            bool later;
-            if (!nan_last) later = right ? !(probe > value) : !(probe >= value);
-            else if (right) later = !(value < probe || (probe != probe && value == value));
-            else later = probe < value || (value != value && probe == probe);
+            bool later = right ? !(probe > value) : !(probe >= value);
             if (later) low = middle + 1; else high = middle;
         }
         place = low;
@@ -34,17 +31,17 @@ def _bisecting(xp: Any) -> Any:
     )
 
 
-def bisect(xp: Any, sequence: Array, values: Array, right: bool, *, nan_last: bool) -> Array:
+def bisect(xp: Any, sequence: Array, values: Array, right: bool) -> Array:
     """Where values go in sorted rows, which are those of `sequence`, or in its only one.
 
-    With `nan_last` a NaN of the sequence comes after all numbers; else it is before them.
+    A NaN of the sequence is passed by, a NaN among the values goes to the end.
     """
     common = np.result_type(sequence.dtype, values.dtype)
     rows, wanted = (xp.ascontiguousarray(x.astype(common, copy=False)) for x in (sequence, values))
     columns = wanted.shape[-1] if rows.ndim > 1 else 0
     places = xp.empty(wanted.shape, np.int64)
     if wanted.size:
-        _bisecting(xp)(rows, wanted, rows.shape[-1], columns, right, nan_last, places)
+        _bisecting(xp)(rows, wanted, rows.shape[-1], columns, right, places)
     return places.reshape(values.shape)  # the contiguous copy of a number has a dimension
 
 

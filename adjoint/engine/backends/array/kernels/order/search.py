@@ -20,18 +20,18 @@ Array = Any
 @lowers(search.SEARCHSORTED)
 def searchsorted(xp: Any, sequence: Array, values: Array, right: bool) -> Array:
     sequence, values = widen(sequence), widen(values)
-    if on_device(xp):
-        return device.bisect(xp, sequence, values, right, nan_last=sequence.ndim == 1)
-    if sequence.ndim == 1:
-        side = "right" if right else "left"
-        return xp.asarray(xp.searchsorted(sequence, values, side=side)).astype(np.int64)
+    if xp is np and sequence.ndim == 1 and sequence.size <= FEW:
+        # NumPy's, which takes other steps where a sequence is not in order or has a NaN.
+        if (sequence[1:] >= sequence[:-1]).all() and (sequence[:1] == sequence[:1]).all():
+            side = "right" if right else "left"
+            return np.asarray(np.searchsorted(sequence, values, side=side)).astype(np.int64)
     return bisect(xp, sequence, values, right)
 
 
 def bisect(xp: Any, sequence: Array, values: Array, right: bool) -> Array:
-    """A binary search in all rows at once."""
+    """A binary search in all rows at once, or in the only one."""
     if on_device(xp):
-        return device.bisect(xp, sequence, values, right, nan_last=False)
+        return device.bisect(xp, sequence, values, right)
     n = sequence.shape[-1]
     low = xp.zeros(values.shape, dtype=np.int64)
     high = xp.full(values.shape, n, dtype=np.int64)
@@ -39,8 +39,9 @@ def bisect(xp: Any, sequence: Array, values: Array, right: bool) -> Array:
         return low
     for _ in range(n.bit_length()):
         middle = (low + high) // 2
-        probe = xp.take_along_axis(sequence, xp.minimum(middle, n - 1), -1)
-        # Written so that a NaN value goes to the end.
+        at = xp.minimum(middle, n - 1)
+        probe = sequence[at] if sequence.ndim == 1 else xp.take_along_axis(sequence, at, -1)
+        # Written so that a NaN is passed by, and goes to the end.
         later = (~(probe > values) if right else ~(probe >= values)) & (low < high)
         low = xp.where(later, middle + 1, low)
         high = xp.where(later | (low >= high), high, middle)

@@ -1,4 +1,10 @@
-"""The kernel that finds where values go in sequences, by halves."""
+"""The kernel that finds where values go in sequences, by halves.
+
+Note [searches]
+    A value goes behind an element unless that is larger (or, on the left, equal): so behind a NaN,
+    and a NaN goes behind everything. Of a sequence that is in order and has no NaN the places are
+    anybody's; of others they are those that PyTorch's halving comes to.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +35,7 @@ class Search:
 
     kind: str
     right: bool  # after those that are equal
-    one: bool  # sequence for all values: NaN is its largest number; in rows it is none
+    one: bool  # sequence for all values
 
     @property
     def function(self) -> str:
@@ -67,10 +73,5 @@ class Search:
         return int(self.kind[1:]) // 8
 
     def later(self, probe: V, value: V) -> V:
-        """Whether a value goes behind an element."""
-        if not self.one or not probe.is_float:
-            return ~(probe > value) if self.right else ~(probe >= value)
-        nowhere = ~value.eq(value)
-        if self.right:
-            return (probe <= value) | nowhere
-        return (probe < value) | (nowhere & probe.eq(probe))
+        """Whether a value goes behind an element: Note [searches]."""
+        return ~(probe > value) if self.right else ~(probe >= value)
