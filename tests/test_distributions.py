@@ -64,3 +64,26 @@ def test_second_derivative_of_a_gamma_sample_is_refused() -> None:
     (g,) = ad.autograd.grad(D.Gamma(a, 1.0).rsample().sum(), a, create_graph=True)
     with pytest.raises(NotImplementedError, match="second derivative"):
         g.sum().backward()
+
+
+# A quantity of a parameter, near an end of it -> its value, of mathematics, and its slope.
+NEAR_THE_ENDS: list[tuple[Callable[[Any], Any], float, float, float]] = [
+    (lambda p: D.Geometric(p).entropy(), 1e-30, 70.07755, -1e30),
+    (lambda p: D.Geometric(p).entropy(), 0.5, 1.3862944, -2.7725887),
+    (lambda p: D.Bernoulli(p).entropy(), 1 - 2**-20, 1.4174407e-05, -13.862943),
+    (lambda x: D.Bernoulli(logits=x).log_prob(ad.ones(())), 12.0, -6.1441956e-06, 6.1441768e-06),
+    (lambda x: D.Bernoulli(logits=x).log_prob(ad.zeros(())), -12.0, -6.1441956e-06, -6.1441768e-06),
+    (lambda x: D.Bernoulli(logits=x).log_prob(ad.ones(())), 0.0, -0.6931472, 0.5),
+    (lambda x: D.ContinuousBernoulli(logits=x).mean, -1e4, 0.06272575, 0.0),
+    (lambda x: D.Normal(-1e30, x).cdf(ad.zeros(())), 1e-10, 1.0, 0.0),
+]
+
+
+@pytest.mark.parametrize("case", NEAR_THE_ENDS, ids=map(str, range(len(NEAR_THE_ENDS))))
+@pytest.mark.parametrize("compiled", [False, True])
+def test_quantities_near_the_ends_of_parameters(case: Any, compiled: bool) -> None:
+    quantity, at, value, slope = case
+    run = ad.func.grad_and_value(quantity)
+    found_slope, found = (ad.compile(run) if compiled else run)(ad.tensor(at))
+    assert found.item() == pytest.approx(value, rel=2e-5)
+    assert found_slope.item() == pytest.approx(slope, rel=2e-5)

@@ -61,7 +61,7 @@ class Bernoulli(Binary, ExponentialFamily):
         return log_of_bernoulli(logits, value)
 
     def entropy(self) -> Tensor:
-        return softplus(self.logits) - self.probs * self.logits
+        return -log_of_bernoulli(self.logits, self.probs)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = arange(2, dtype=self._param.dtype, device=self._param.device)

@@ -8,7 +8,14 @@ from typing import Any
 from adjoint.distributions import constraints
 from adjoint.distributions.binary import Binary
 from adjoint.distributions.exp_family import ExponentialFamily
-from adjoint.distributions.utils import broadcast_all, clamp_probs, log_of_bernoulli, open_uniform
+from adjoint.distributions.utils import (
+    broadcast_all,
+    clamp_probs,
+    lazy_property,
+    log_of_bernoulli,
+    logits_to_probs,
+    open_uniform,
+)
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -41,6 +48,11 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
         super().__init__(shape, validate_args=validate_args)
         if probs is not None:
             self.__dict__["probs"] = clamp_probs(self.probs)
+
+    @lazy_property
+    def probs(self) -> Tensor:
+        """The probability, kept off 0 and 1."""
+        return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
     def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
         expanded._lims = self._lims

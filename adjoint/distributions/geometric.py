@@ -9,10 +9,11 @@ from adjoint.distributions.binary import Binary
 from adjoint.distributions.utils import (
     broadcast_all,
     concrete_values,
+    log_of_bernoulli,
     open_uniform,
-    softplus,
 )
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -64,4 +65,10 @@ class Geometric(Binary):
         return value.xlogy(1 - probs) + self.probs.log()
 
     def entropy(self) -> Tensor:
-        return (softplus(self.logits) - self.probs * self.logits) / self.probs
+        if not self._by_probs:
+            return -log_of_bernoulli(self.logits, self.probs) / self.probs
+        # Of probs, however small; from 1 on the logarithm would have no slope.
+        least = 1 - finfo(self.probs.dtype).eps
+        return -self.probs.log() - (1 - self.probs) * (-self.probs.clamp(max=least)).log1p() / (
+            self.probs
+        )

@@ -15,6 +15,7 @@ from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import zeros
+from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.ops.random.random import rand
 from adjoint.engine.ops.shape.dims import broadcast_tensors
 from adjoint.engine.tensor.tensor import Tensor
@@ -95,7 +96,10 @@ def softplus(x: Tensor) -> Tensor:
 
 def log_of_bernoulli(logits: Tensor, value: Tensor) -> Tensor:
     """The logarithm of the probability of a 0 or 1 (or of anything between, linearly)."""
-    return value * logits - softplus(logits)
+    # What is likely has a small logarithm, which is not made of two large numbers.
+    negative = logits < 0
+    size = where(negative, logits, -logits)
+    return where(negative, value, value - 1) * logits - softplus(size)
 
 
 def sum_rightmost(value: Any, dim: int) -> Any:
