@@ -234,3 +234,31 @@ def test_whole_numbers_have_nothing_between_them(dtype: Any, weight: float) -> N
 def test_the_gamma_function_of_the_smallest_numbers(count: int) -> None:
     x = np.array([5e-324, 1e-310, -1e-310, 1e-301, -1e-299, 2e-308] * count)
     np.testing.assert_allclose(ad.tensor(x).lgamma().numpy(), -np.log(np.abs(x)), rtol=1e-14)
+
+
+MOST = float(np.finfo(np.float32).max)
+# What a function gives near the ends of its range, of float32: function, operands, result.
+NEAR_THE_ENDS: dict[str, tuple[Any, list[list[float]], list[float]]] = {
+    "pow": (ad.pow, [[MOST, -MOST, 2.0**127], [1.0, 1.0, 1.0]], [MOST, -MOST, 2.0**127]),
+    "addcmul": (
+        lambda x, y, z: ad.addcmul(x, y, z, value=0.5),
+        [[0.0, 1.0], [2.0, 1.5], [MOST, -MOST]],
+        [MOST, -0.75 * MOST],
+    ),
+    "hardsigmoid": (F.hardsigmoid, [[-3 + 2.0**-22, -3.0]], [2.0**-22 / 6, 0.0]),
+    "slope of i1": (
+        lambda x: ad.autograd.grad(ad.special.i1(x.requires_grad_()).sum(), x)[0],
+        [[1e-45, -1e-40, 1e-38, 0.0]],
+        [0.5] * 4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(NEAR_THE_ENDS))
+@pytest.mark.parametrize("count", [1, 4000])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_results_near_the_ends_of_a_range(name: str, count: int, compiled: bool) -> None:
+    function, operands, want = NEAR_THE_ENDS[name]
+    given = [ad.tensor(x * count) for x in operands]
+    got = (ad.compile(function) if compiled else function)(*given)
+    np.testing.assert_allclose(got.numpy(), np.float32(want * count), rtol=2e-7)

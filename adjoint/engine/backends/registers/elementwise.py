@@ -230,7 +230,7 @@ lowers(records.RSQRT)(lambda x: 1.0 / x.sqrt())
 
 @lowers(records.ADDCMUL, "if")
 def lower_addcmul(x: V, y: V, z: V, w: V) -> V:
-    return x + y * z * w  # one rounding after the other, as in eager execution
+    return x + w * y * z  # one rounding after the other, as in eager execution
 
 
 @lowers(records.ADDCDIV)

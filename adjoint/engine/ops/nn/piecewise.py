@@ -39,7 +39,7 @@ HARDTANH = activation(
 )
 HARDSIGMOID = activation(
     "hardsigmoid",
-    lambda x: filled(filled(x / 6 + 0.5, x <= -3, 0), x >= 3, 1),
+    lambda x: filled(filled((x + 3) / 6, x <= -3, 0), x >= 3, 1),  # exact near -3
     lambda g, x: WHERE((x > -3) & (x < 3), g / 6, 0),
 )
 

@@ -59,8 +59,8 @@ def is_one(factor: Any) -> bool:
 @writes(arithmetic.ADDCMUL)
 def write_addcmul(w: RowWriter, out: Array, x: Spot, y: Spot, z: Spot, factor: Any) -> Spot:
     need_floats(x, y, z)
-    product = ufunc_of(w, np.multiply, y, z)
-    return summed(w, x, product if is_one(factor) else ufunc_of(w, np.multiply, product, factor))
+    first = y if is_one(factor) else ufunc_of(w, np.multiply, factor, y)
+    return summed(w, x, ufunc_of(w, np.multiply, first, z))
 
 
 @writes(arithmetic.ADDCDIV)

@@ -94,7 +94,7 @@ def exp2(x: V, low: V | None = None) -> V:
     """2**(x + low), for a low below half a unit of the last place of x."""
     of, magic = RANGE[x.kind], _magic(x.kind, 2 * FORMAT[x.kind].bias)
     if low is not None:
-        low = select((x > of.exp2_low) & (x < of.exp2_high), low, 0.0)
+        low = select((x > of.exp2_low) & (x <= of.exp2_high), low, 0.0)
     x = clip(x, of.exp2_low, of.exp2_high)
     rounded = x + magic
     r = x - (rounded - magic)

@@ -98,8 +98,7 @@ NAMED.update(
 @lowers(arithmetic.ADDCMUL)
 @as_operands
 def addcmul(xp: Any, x: Array, y: Array, z: Array, w: Any) -> Array:
-    product = y * z
-    return _sum_into(xp, x, product if _is_one(w) else _scaled(product, w))
+    return _sum_into(xp, x, (y if _is_one(w) else w * y) * z)
 
 
 @lowers(arithmetic.ADDCDIV)
