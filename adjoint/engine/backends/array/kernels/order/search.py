@@ -20,12 +20,16 @@ Array = Any
 @lowers(search.SEARCHSORTED)
 def searchsorted(xp: Any, sequence: Array, values: Array, right: bool) -> Array:
     sequence, values = widen(sequence), widen(values)
-    if xp is np and sequence.ndim == 1 and sequence.size <= FEW:
-        # NumPy's, which takes other steps where a sequence is not in order or has a NaN.
-        if (sequence[1:] >= sequence[:-1]).all() and (sequence[:1] == sequence[:1]).all():
-            side = "right" if right else "left"
-            return np.asarray(np.searchsorted(sequence, values, side=side)).astype(np.int64)
+    if xp is np and sequence.ndim == 1 and sequence.size <= FEW and is_in_order(sequence):
+        side = "right" if right else "left"
+        return np.asarray(np.searchsorted(sequence, values, side=side)).astype(np.int64)
     return bisect(xp, sequence, values, right)
+
+
+def is_in_order(sequence: Array) -> bool:
+    """Whether NumPy's places are anybody's: it takes other steps if not, or if there is a NaN."""
+    ends = sequence[:1]
+    return bool((sequence[1:] >= sequence[:-1]).all() and (ends == ends).all())
 
 
 def bisect(xp: Any, sequence: Array, values: Array, right: bool) -> Array:
