@@ -93,3 +93,23 @@ def test_versions_advance_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
         moved(monkeypatch, often, x, running, 0.1)
         counts.append([t._version for t in running])
     assert counts[0] == counts[1] == [3, 3]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("shape", [(64, 5), (9, 5, 7, 6), (16, 5, 40)])
+@pytest.mark.parametrize("level", [0.0, 1e3, -1e6])
+def test_statistics_far_from_zero_are_rounded_once(
+    level: float, shape: tuple[int, ...], compiled: bool
+) -> None:
+    x = np.random.default_rng(0).standard_normal(shape) * 3 + level
+    given = ad.from_numpy(x).float()
+    running = ad.zeros(5), ad.zeros(5)
+
+    def move(x: ad.Tensor) -> ad.Tensor:
+        return F.batch_norm(x, *running, training=True, momentum=1.0)
+
+    (ad.compile(move) if compiled else move)(given)
+    exact = np.moveaxis(given.double().numpy(), 1, 0).reshape(5, -1)
+    one = np.spacing(np.float32(abs(level) + 1))
+    np.testing.assert_allclose(running[0].numpy(), exact.mean(1), atol=0.75 * one, rtol=0)
+    np.testing.assert_allclose(running[1].numpy(), exact.var(1, ddof=1), rtol=2e-6)

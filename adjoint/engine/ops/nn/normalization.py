@@ -29,10 +29,20 @@ def moments(x: Tensor, dims: Dims) -> tuple[Tensor, Tensor, Tensor]:
     return centred, mean, SUM(centred * centred, dims=dims, keepdim=True) / n
 
 
+def _mean_and_variance(x: Tensor, dims: Dims) -> tuple[Tensor, Tensor]:
+    """Both, as exact as their dtype has them, however far from 0 the mean is.
+
+    A sum's rounding is much beside a small spread. What it left of the mean in the distances is
+    found with the variance, in one pass: without it gradients were off by three times as much.
+    """
+    centred, mean, variance = moments(x, dims)
+    left = SUM(centred, dims=dims, keepdim=True) / max(count(x.shape, dims), 1)
+    left = left.masked_fill(variance.isinf(), 0)  # squares that are too large to be summed
+    return mean + left, (variance - left * left).clamp(min=0)
+
+
 # The mean and the variance: a node of its own, so that a target can find both in one pass over x.
-MOMENTS = composite(
-    "moments", lambda x, dims: moments(x, dims)[1:], operands=("x",), outputs=2, fragment="device"
-)
+MOMENTS = composite("moments", _mean_and_variance, operands=("x",), outputs=2, fragment="device")
 
 
 def pull_back(gs: Any, x: Tensor, later_outs: Any, dims: Dims, eps: float) -> Tensor | None:
