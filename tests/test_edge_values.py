@@ -262,3 +262,24 @@ def test_results_near_the_ends_of_a_range(name: str, count: int, compiled: bool)
     given = [ad.tensor(x * count) for x in operands]
     got = (ad.compile(function) if compiled else function)(*given)
     np.testing.assert_allclose(got.numpy(), np.float32(want * count), rtol=2e-7)
+
+
+@pytest.mark.parametrize("count", [1, 2000])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_log1p_of_small_complex_numbers(count: int, compiled: bool) -> None:
+    """log(1 + z) = z - z^2 / 2 + ..., of which a sum with 1 would leave little."""
+    z = np.array([1e-30, 1e-8j, 1e-9 - 2e-9j, -1e-20 + 1e-25j] * count)
+    function = ad.compile(ad.log1p) if compiled else ad.log1p
+    np.testing.assert_allclose(function(ad.from_numpy(z)).numpy(), z - z * z / 2, rtol=1e-15)
+    far = np.array([3 - 4j, -0.75 + 0.1j, 1e200j] * count)
+    np.testing.assert_allclose(function(ad.from_numpy(far)).numpy(), np.log(1 + far), rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [ad.float16, ad.bfloat16])
+def test_slopes_of_sinc_in_halves(dtype: Any) -> None:
+    x = ad.tensor([702.5, 33.25, -10.0, 0.3, 0.01]).to(dtype).requires_grad_()
+    ad.sinc(x).sum().backward()
+    angle = np.pi * x.detach().double().numpy()
+    want = np.pi * (np.cos(angle) / angle - np.sin(angle) / angle**2)
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.double().numpy(), want, rtol=0.01, atol=2e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.dtype import float32
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import public
 
@@ -29,6 +30,8 @@ _SINC_SERIES = (1 / 3, -1 / 30, 1 / 840, -1 / 45360, 1 / 3991680, -1 / 518918400
 
 
 def _sinc_partial(x: Any) -> Any:
+    if x.dtype.is_half:  # whose multiples of pi are off by whole turns
+        return _sinc_partial(x.to(float32)).to(x.dtype)
     # Near 0 two close numbers would be subtracted, and divided by 0 at it.
     near = x.abs() < 0.05
     u = math.pi * x.masked_fill(~near, 0)

@@ -71,6 +71,13 @@ def write_sigmoid(w: RowWriter, out: Array, x: Spot) -> Spot:
     return ufunc_of(w, np.reciprocal, ufunc_of(w, np.add, powers, 1))
 
 
+@writes(exponential.LOG1P)
+def write_log1p(w: RowWriter, out: Array, x: Spot) -> Spot:
+    if x.array.dtype.kind == "c":  # which takes other steps
+        raise NoRow
+    return ufunc_of(w, np.log1p, x)
+
+
 @writes(bounds.RELU)
 def write_relu(w: RowWriter, out: Array, x: Spot) -> Spot:
     return ufunc_of(w, np.maximum, x, 0)

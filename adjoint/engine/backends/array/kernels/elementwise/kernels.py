@@ -67,7 +67,6 @@ NAMED.update(
         exponential.LOG: "log",
         exponential.LOG2: "log2",
         exponential.LOG10: "log10",
-        exponential.LOG1P: "log1p",
         exponential.LOGADDEXP2: "logaddexp2",
         trigonometric.SIN: "sin",
         trigonometric.COS: "cos",
@@ -261,6 +260,21 @@ def logit(xp: Any, x: Array) -> Array:
     return xp.log(x / (1 - x))
 
 
+@lowers(exponential.LOG1P)
+def log1p(xp: Any, x: Array) -> Array:
+    if x.dtype.kind != "c":
+        return xp.log1p(x)
+    # NumPy has the logarithm of 1 + x, in which little is left of a small x.
+    real, imaginary = x.real, x.imag
+    rest = real * (real + 2) + imaginary * imaginary  # of the size, squared, besides 1
+    near = xp.abs(x) < 0.5
+    size = xp.where(near, 0.5 * xp.log1p(rest), xp.log(xp.hypot(real + 1, imaginary)))
+    out = xp.empty_like(x)
+    out.real = xp.where(near & (rest == 0), real, size)
+    out.imag = xp.arctan2(imaginary, real + 1)
+    return out
+
+
 @lowers(exponential.LOGADDEXP)
 def logaddexp(xp: Any, x: Array, y: Array) -> Array:
     if x.dtype.kind != "c":
@@ -268,7 +282,7 @@ def logaddexp(xp: Any, x: Array, y: Array) -> Array:
     larger = xp.where(x.real >= y.real, x, y)
     smaller = xp.where(x.real >= y.real, y, x)
     both = (larger == smaller) & ~xp.isfinite(larger.real)  # -inf - -inf is NaN
-    return xp.where(both, larger, larger + xp.log1p(xp.exp(smaller - larger)))
+    return xp.where(both, larger, larger + log1p(xp, xp.exp(smaller - larger)))
 
 
 @lowers(exponential.XLOGY)
