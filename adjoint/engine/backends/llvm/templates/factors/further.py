@@ -9,9 +9,8 @@ from adjoint.engine.backends.llvm.templates.factors import exchanges, exponentia
 from adjoint.engine.backends.llvm.templates.factors.kernel import FactorWords
 from adjoint.engine.backends.llvm.templates.factors.template import (
     KINDS,
-    MANY,
     WORK,
-    faults,
+    fault_of,
     packed,
 )
 from adjoint.engine.backends.llvm.templates.product.tiles import tiled
@@ -22,7 +21,7 @@ from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.core.dtype import float64, int32
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import is_extent
-from adjoint.engine.ops.common.checks import NUMBER
+from adjoint.engine.ops.common.checks import NUMBER, PLACE_BITS
 
 LARGEST = 128  # rows of a matrix whose exponential is not SciPy's
 
@@ -47,12 +46,12 @@ def address(place: Place) -> Address:
 
 
 def accepts_lower_upper(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Small matrices of real numbers; where each may be refused, not too many."""
+    """Small matrices of real numbers."""
     (x,) = inputs
     if not is_known(x) or x.spec.dtype.name not in KINDS:
         return False
-    *batch, m, n = x.spec.shape
-    return m * n * min(m, n) <= WORK and not (node.params["check"] and prod(batch) > MANY)
+    m, n = x.spec.shape[-2:]
+    return bool(m * n * min(m, n) <= WORK and max(m, n) < 1 << PLACE_BITS)
 
 
 def lower_upper_steps(
@@ -69,12 +68,13 @@ def lower_upper_steps(
     )  # fmt: skip
     name = params["name"]
     called = f"torch.{name}" if name == "linalg.lu_factor" else name
-    messages = faults("lu_factor", called, count if batch else None) if checked else []
+    if checked:
+        words.fault = fault_of("lu_factor", called, bool(batch))
     return [
         Launch(
             function=f"lower_upper_{'checked_' if checked else ''}{tiled(kind)}",
             text=lambda function: exchanges.LowerUpper(kind, checked).text(function),
-            words=[*words.listed(), *messages],
+            words=words.listed(),
             reads=(whole(operands[0].buffer),),
             writes=tuple(whole(place.buffer) for place in results),
             pieces=count,

@@ -20,16 +20,14 @@ from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
 from adjoint.engine.backends.registers.math.logarithm import log
 from adjoint.engine.backends.registers.vector import V, mad, select
+from adjoint.engine.ops.common.checks import PLACE_BITS
 
-# The matrix, the right side, both results; rows and columns of the right side; memory for another
-# matrix; how many matrices there are; the status; columns of the first result, where they are
-# others. Then comes, for each matrix, its fault.
 LARGE = 2.0**500  # what factors of a determinant are kept below
 
 
 @dataclass(slots=True)
 class FactorWords(LaunchWords):
-    """The matrices of a batch; zero for what a kernel has none of. Messages of faults follow."""
+    """The matrices of a batch; zero for what a kernel has none of."""
 
     a: Any
     b: Any
@@ -41,6 +39,7 @@ class FactorWords(LaunchWords):
     pieces: Any
     status: Any
     wide: Any  # columns of an orthogonal factor
+    fault: Any = 0  # what is said of a matrix that cannot be treated
 
 
 class MatrixWriter:
@@ -151,8 +150,8 @@ class MatrixWriter:
     def fail(self, at: V) -> None:
         """Tell of a failure at a place, counted from 1, of the matrix at hand."""
         w = self.w
-        fault = w.load("%args", "i64", self.which + FactorWords.word_count())
-        store_fault(w.code, w.pointer(self.word.status), fault.ref, at=at + 1)
+        where = (self.which << PLACE_BITS) + at + 1
+        store_fault(w.code, w.pointer(self.word.status), self.word.fault.ref, at=where)
 
     def settle_info(self, p: V) -> None:
         """No failure that a caller would see."""

@@ -17,11 +17,13 @@ from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import is_extent
-from adjoint.engine.ops.common.checks import NUMBER
+from adjoint.engine.ops.common.checks import MATRIX, PLACE, PLACE_BITS
 from adjoint.engine.ops.linalg.failures import SINGULAR
 
 WORK = 1 << 20  # multiply-adds of a matrix up to which the plain algorithms are worth it
-MANY = 64  # matrices of a batch, at most, where each may fail: there is a message for each
+# Rows up to which they are quicker than LAPACK's routines, where there are such: of triangles and
+# of other matrices.
+SMALL_TRIANGLE, SMALL = 24, {"f32": 64, "f64": 48}
 KINDS = {"float32": "f32", "float64": "f64"}
 
 
@@ -40,9 +42,18 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     if right.spec.shape[:-1] != shape[:-1] or 0 in right.spec.shape:
         return False
     # Unchecked, what LAPACK leaves of a matrix would be a result.
-    if name in SINGULAR and (not params["check"] or prod(shape[:-2]) > MANY):
+    if name in SINGULAR and not params["check"]:
         return False
-    return work_of(node) <= WORK
+    return work_of(node) <= WORK and shape[-1] < 1 << PLACE_BITS
+
+
+def is_small(node: Node) -> bool:
+    """Whether the plain algorithms are quicker than routines of LAPACK."""
+    matrix, _ = in_order(node.record.name, node.inputs)
+    spec = matrix.spec
+    if node.record.name in ("triangular_solve", "cholesky_solve"):
+        return bool(spec.shape[-1] <= SMALL_TRIANGLE)
+    return bool(min(spec.shape[-2:]) <= SMALL.get(KINDS.get(spec.dtype.name, ""), 0))
 
 
 def in_order(name: str, operands: Sequence[Any]) -> tuple[Any, Any]:
@@ -77,12 +88,10 @@ def writer_of(name: str, kind: str, params: dict[str, Any]) -> tuple[str, Any]:
     return f"eliminate_{name}", partial(kernel.Elimination, kind, name)
 
 
-def faults(name: str, called: str, count: int | None) -> list[Fault]:
-    """What is wrong with each matrix of a batch; None: there is one matrix."""
-    text = SINGULAR[name].format(info=NUMBER)
-    if count is None:
-        return [Fault(LinAlgError, f"{called}: {text}")]
-    return [Fault(LinAlgError, f"{called}: (Batch element {k}): {text}") for k in range(count)]
+def fault_of(name: str, called: str, is_batch: bool) -> Fault:
+    """What is said of a matrix that cannot be treated."""
+    which = f"(Batch element {MATRIX}): " if is_batch else ""
+    return Fault(LinAlgError, f"{called}: {which}{SINGULAR[name].format(info=PLACE)}")
 
 
 def steps(
@@ -101,14 +110,13 @@ def steps(
     words = kernel.FactorWords(
         a=a, b=b, out=out, info=0, n=n, m=columns, copy=0, pieces=count, status=0, wide=0
     )
-    messages: list[Any] = []
     writes = [whole(place.buffer) for place in results]
     if len(results) > 1:
         second = results[1].buffer
         words.info = Address(second, results[1].offset * second.dtype.itemsize)
     if name in SINGULAR:
         words.status = Status()
-        messages = faults(name, node.params["name"], count if len(shape) > 2 else None)
+        words.fault = fault_of(name, node.params["name"], len(shape) > 2)
     if name not in ("triangular_solve", "cholesky_solve"):
         copy = PlannedBuffer(ARENA, dtype, count * n * n, name="matrix")
         words.copy = Address(copy)
@@ -117,7 +125,7 @@ def steps(
         Launch(
             function=f"{stem}_{tiled(KINDS[dtype.name])}",
             text=lambda function: writer().text(function),
-            words=[*words.listed(), *messages],
+            words=words.listed(),
             reads=tuple(whole(place.buffer) for place in operands),
             writes=tuple(writes),
             pieces=count,

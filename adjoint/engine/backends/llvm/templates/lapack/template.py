@@ -11,6 +11,7 @@ from typing import Any
 from adjoint.engine.backends.llvm.ir.machine import is_this_process
 from adjoint.engine.backends.llvm.runtime import symbols
 from adjoint.engine.backends.llvm.runtime.routines import BLAS, LAPACK, routine_of
+from adjoint.engine.backends.llvm.templates.factors import template as small
 from adjoint.engine.backends.llvm.templates.lapack import elimination, kernel
 from adjoint.engine.backends.llvm.templates.lapack.kernel import RoutineWords, RoutineWriter
 from adjoint.engine.compiler.lower.indexed import Fault
@@ -25,10 +26,9 @@ from adjoint.engine.compiler.schedule.steps import (
 )
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.dtype import DType, int32
-from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import is_extent
-from adjoint.engine.ops.common.checks import MATRIX, PLACE, PLACE_BITS
+from adjoint.engine.ops.common.checks import PLACE_BITS
 from adjoint.engine.ops.linalg.failures import SINGULAR, WRONG_PIVOTS
 from adjoint.engine.ops.linalg.pairs import OF_PAIRS
 
@@ -344,9 +344,7 @@ def fault_of(problem: MatrixProblem) -> Fault | None:
     called = problem.params["name"]
     if called == "linalg.lu_factor":
         called = f"torch.{called}"
-    which = f"(Batch element {MATRIX}): " if len(problem.shape) > 2 else ""
-    text = SINGULAR[problem.name].format(info=PLACE)
-    return Fault(LinAlgError, f"{called}: {which}{text}")
+    return small.fault_of(problem.name, called, len(problem.shape) > 2)
 
 
 def start(place: Place, dtype: DType) -> Address:
@@ -361,7 +359,7 @@ def beside(templates: dict[str, Template]) -> dict[str, Template]:
     """Templates of small matrices, with routines for what they do not take."""
     return {
         **{
-            name: either(one, TEMPLATE) if name in METHODS else one
+            name: either(one, TEMPLATE, small.is_small) if name in METHODS else one
             for name, one in templates.items()
         },
         **{name: TEMPLATE for name in METHODS if name not in templates},
@@ -373,8 +371,10 @@ def of_pairs(others: Template) -> dict[str, Template]:
     return dict.fromkeys(RECORDS, either(TEMPLATE, others))
 
 
-def either(first: Template, second: Template) -> Template:
-    """The first template that takes a node; both read operands in row-major order."""
+def either(
+    first: Template, second: Template, is_first_better: Callable[[Node], bool] = lambda node: True
+) -> Template:
+    """The template that takes a node, the better of both; they read operands in row-major order."""
 
     def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
         return first.accepts(setting, node, inputs) or second.accepts(setting, node, inputs)
@@ -382,7 +382,8 @@ def either(first: Template, second: Template) -> Template:
     def steps(
         setting: Setting, node: Node, operands: list[Place], results: list[Place]
     ) -> list[Any]:
-        is_first = first.accepts(setting, node, node.inputs)
-        return (first if is_first else second).steps(setting, node, operands, results)
+        takes = [one for one in (first, second) if one.accepts(setting, node, node.inputs)]
+        better = takes[0 if is_first_better(node) else -1]
+        return better.steps(setting, node, operands, results)
 
     return Template(accepts, packed, steps)
