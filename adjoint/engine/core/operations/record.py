@@ -151,6 +151,8 @@ class Record:
     # are, others are not.
     fragment: str | None = None
     large: int = 0  # elements of an operand from which it runs as a fragment; 0: never
+    # The same of its rules, where they take several operations though it is no composite.
+    pulled: str = ""
     # Whether it does, given operands of these shapes and parameters, though they have fewer: what
     # it does with each element is much, or its result is large.
     much: Callable[[Sequence[Shape], dict[str, Any]], bool] | None = None

@@ -41,6 +41,8 @@ CHOLESKY: Record = primitive(
     outputs=2,
     batched_params=same_params,
     fails="values",
+    fragment="host_looped",
+    pulled="host_looped",
 )
 
 
@@ -96,6 +98,8 @@ CHOLESKY_SOLVE: Record = primitive(
     joint=_solve_joint,
     joint_for={"out": ("y",)},
     batched_params=same_params,
+    fragment="host_looped",
+    pulled="host_looped",
 )
 
 

@@ -38,6 +38,7 @@ DET: Record = primitive(
     lambda x: scalar_like(x),
     lambda g, x: _per_matrix(g) * COFACTOR(x),
     batched_params=same_params,
+    fragment="host_looped",
 )
 
 
@@ -65,7 +66,13 @@ def _slogdet_infer(x: Spec) -> tuple[Spec, Spec]:
 
 
 SLOGDET: Record = primitive(
-    "slogdet", _slogdet_infer, _slogdet_vjp, outputs=2, batched_params=same_params
+    "slogdet",
+    _slogdet_infer,
+    _slogdet_vjp,
+    outputs=2,
+    batched_params=same_params,
+    fragment="host_looped",
+    pulled="host_looped",
 )
 
 

@@ -68,7 +68,13 @@ def _eigh_infer(x: Spec, upper: bool) -> tuple[Spec, Spec]:
 
 # EIGH: (eigenvalues ascending, eigenvectors) of a Hermitian matrix, one triangle of which is read.
 EIGH: Record = primitive(
-    "eigh", _eigh_infer, _eigh_vjp, outputs=2, batched_params=same_params, fails="values"
+    "eigh",
+    _eigh_infer,
+    _eigh_vjp,
+    outputs=2,
+    batched_params=same_params,
+    fails="values",
+    pulled="host_looped",
 )
 
 
@@ -113,7 +119,13 @@ def _eig_infer(x: Spec) -> tuple[Spec, Spec]:
 
 
 EIG: Record = primitive(
-    "eig", _eig_infer, _eig_vjp, outputs=2, batched_params=same_params, fails="values"
+    "eig",
+    _eig_infer,
+    _eig_vjp,
+    outputs=2,
+    batched_params=same_params,
+    fails="values",
+    pulled="host_looped",
 )
 
 

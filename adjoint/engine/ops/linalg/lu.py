@@ -100,6 +100,7 @@ LU_FACTOR: Record = primitive(
     batched_params=same_params,
     fails="values",
     fragment="host_looped",
+    pulled="host_looped",
 )
 
 

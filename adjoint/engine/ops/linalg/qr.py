@@ -82,7 +82,15 @@ def _qr_batch(size: int, x: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     return Q.expand((size, 0)) if mode == "r" else Q, R  # no Q, then, for each
 
 
-QR: Record = primitive("qr", _qr_infer, _qr_vjp, outputs=2, batch=_qr_batch)
+QR: Record = primitive(
+    "qr",
+    _qr_infer,
+    _qr_vjp,
+    outputs=2,
+    batch=_qr_batch,
+    fragment="host_looped",
+    pulled="host_looped",
+)
 # GEQRF: R above the diagonal and the reflections' vectors below it, and their factors.
 GEQRF: Record = primitive(
     "geqrf",

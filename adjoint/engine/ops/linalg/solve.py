@@ -34,6 +34,8 @@ INV: Record = primitive(
     outputs=2,
     batched_params=same_params,
     fails="values",
+    fragment="host_looped",
+    pulled="host_looped",
 )
 
 
@@ -54,6 +56,8 @@ SOLVE: Record = primitive(
     outputs=2,
     batched_params=same_params,
     fails="values",
+    fragment="host_looped",
+    pulled="host_looped",
 )
 
 
@@ -80,6 +84,7 @@ TRIANGULAR_SOLVE: Record = primitive(
     joint_for={"out": ("x",)},
     batched_params=same_params,
     fragment="host_looped",
+    pulled="host_looped",
 )
 
 

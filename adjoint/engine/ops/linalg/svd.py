@@ -95,7 +95,13 @@ def _svd_vjp(gs: Any, outs: Any, x_spec: Spec) -> Tensor | None:
 
 
 SVD: Record = primitive(
-    "svd", _svd_infer, _svd_vjp, outputs=3, batched_params=same_params, fails="values"
+    "svd",
+    _svd_infer,
+    _svd_vjp,
+    outputs=3,
+    batched_params=same_params,
+    fails="values",
+    pulled="host_looped",
 )
 
 
@@ -256,6 +262,7 @@ PINV: Record = primitive(
     None,
     operands=("x", "atol", "rtol"),
     batch=_pinv_batch,
+    pulled="host_looped",
 )
 
 

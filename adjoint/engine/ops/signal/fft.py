@@ -62,6 +62,7 @@ RFFT: Record = linear(
     ),
     batched_params=_shift,
     fragment="computed",
+    pulled="computed",
     by_library=True,
 )
 # IRFFT(x, dim, n, norm): x has n // 2 + 1 frequencies along dim; the result is real.
@@ -71,6 +72,7 @@ IRFFT: Record = linear(
     lambda g, dim, n, norm: _weighted(RFFT(g, dim=dim, norm=OPPOSITE[norm]), dim, n),
     batched_params=_shift,
     fragment="computed",
+    pulled="computed",
     by_library=True,
 )
 
