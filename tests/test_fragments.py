@@ -524,3 +524,27 @@ def test_complex_numbers_that_are_moved_keep_every_bit(name: str) -> None:
     joined = ad.cat([x, ad.ones(1, 128)])  # which are converted
     assert joined.dtype is ad.complex64
     assert (joined[-1] == 1).all()
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("seed", range(3))
+def test_complex_numbers_are_computed_part_by_part(dtype: Any, seed: int) -> None:
+    """Of any layout, with infinities, NaN and zeros of either sign among them."""
+    rng = np.random.default_rng(seed)
+    a = (rng.normal(size=(66, 50)) + 1j * rng.normal(size=(66, 50))).astype(dtype)
+    a.real[0, :4], a.imag[1, :4] = [np.inf, -0.0, 0.0, np.nan], [np.nan, -0.0, -np.inf, 0.0]
+    a = [a, a.T, a[::2, ::-1]][seed]
+    for _ in range(5):
+        x = ad.from_numpy(a) if seed < 2 else ad.tensor(a)
+        np.testing.assert_array_equal((-x).numpy(), -a)
+        assert np.array_equal(np.signbit((-x).numpy().real), np.signbit((-a).real))
+        with np.errstate(all="ignore"):
+            products = [(number, a * dtype(number)) for number in (2j, 0.5 - 1j)]
+            sums = [np.cumsum(a, dim, np.complex128).astype(dtype) for dim in (0, 1)]
+        for number, product in products:
+            np.testing.assert_array_equal((x * number).numpy(), product)
+        made = ad.complex(x.imag, x.real).numpy()
+        np.testing.assert_array_equal(made.real, a.imag)
+        np.testing.assert_array_equal(made.imag, a.real)
+        for dim, want in enumerate(sums):
+            np.testing.assert_allclose(x.cumsum(dim).numpy(), want, rtol=1e-6)

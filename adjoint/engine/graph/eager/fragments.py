@@ -296,6 +296,12 @@ class Fragments:
             if words is not None:
                 out = self.forward(record, words, params)
                 return None if out is None else wrap(out._array.view(complex64))
+        elif record.name in PARTED:
+            parts = as_parts(operands)
+            if parts is not None:
+                out = self.forward(record, parts, params)
+                kind = operands[0]._array.dtype
+                return None if out is None else wrap(out._array.view(kind)[..., 0])
         key: list[Any] = [record]
         tensors: list[Tensor] = []
         numbers: list[float] = []
@@ -303,6 +309,8 @@ class Fragments:
         if not add_operands(key, operands, given, tensors, numbers) or (
             params and not add_params(key, params)
         ):
+            if record.family == "elementwise" and any(x.__class__ is complex for x in operands):
+                return None  # as of tensors of them: NumPy is quicker
             return self.described(record, operands, params)
         quick = tuple(key)
         try:
@@ -391,6 +399,30 @@ def as_words(record: Record, operands: tuple[Any, ...]) -> tuple[Any, ...] | Non
             return None  # the first operand's dtype, or one that is converted
         words.append(x)
     return tuple(words) if words else None
+
+
+# What does the same with the real parts of numbers as with the imaginary ones, element by element
+# or along a dimension.
+PARTED = frozenset({"neg", "cumsum"})
+
+
+def as_parts(operands: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Complex operands as reals, their parts in a further dimension; None: not all are such.
+
+    They are alike, and lie row after row.
+    """
+    first = operands[0]._array if is_tensor(operands[0]) else None
+    if first.__class__ is not ndarray or first.dtype.kind != "c" or not first.ndim:
+        return None
+    real, parts = first.real.dtype, []
+    for x in operands:
+        array = x._array if is_tensor(x) else None
+        if array.__class__ is not ndarray or array.dtype != first.dtype:
+            return None
+        if array.shape != first.shape or not array.flags.carray:
+            return None
+        parts.append(wrap(array.view(real).reshape((*array.shape, 2))))
+    return tuple(parts)
 
 
 def is_tracked(operands: tuple[Any, ...]) -> bool:
