@@ -34,7 +34,14 @@ def _exp_vjp(g: Tensor, x: Tensor) -> Tensor:
     return MATRIX_EXP(cat(rows, -2))[..., :n, n:]
 
 
-MATRIX_EXP: Record = primitive("matrix_exp", lambda x: x, _exp_vjp, batched_params=same_params)
+MATRIX_EXP: Record = primitive(
+    "matrix_exp",
+    lambda x: x,
+    _exp_vjp,
+    batched_params=same_params,
+    fragment="host_looped",
+    pulled="host_looped",
+)
 
 
 def _check_square(name: str, A: Tensor) -> None:

@@ -149,14 +149,23 @@ def write_qr(w: RowWriter, outs: tuple[Array, Array], x: Spot, mode: str) -> lis
     return given_back(w, [q, r], [*outs])
 
 
+def as_it_is(w: RowWriter, x: Spot) -> tuple[Spot, str]:
+    """Real matrices in their own precision, row after row, all finite; and NumPy's name of it."""
+    char = x.array.dtype.char
+    if char not in "fd" or not x.array.size:
+        raise NoRow
+    given = w.copy(x, w.scratch(np.empty(x.array.shape, char)))
+    need(w, ufunc_of(w, np.isfinite, given))
+    return given, char
+
+
 @writes(svd.SVD)
 def write_svd(w: RowWriter, outs: Any, x: Spot, full_matrices: bool) -> list[Spot]:
     m, n = x.array.shape[-2:]
-    given = doubled(w, x)
-    need(w, ufunc_of(w, np.isfinite, given))
-    u, s, v = (room(w, *out.shape) for out in outs)
+    given, char = as_it_is(w, x)
+    u, s, v = (w.scratch(np.empty(out.shape, char)) for out in outs)
     name = "svd_f" if full_matrices else "svd_s"
-    generalised(w, "linalg", name, "d->ddd", [given, u, s, v], (m, n, min(m, n)))
+    generalised(w, "linalg", name, f"{char}->{char * 3}", [given, u, s, v], (m, n, min(m, n)))
     need_numbers(w, s)
     return given_back(w, [u, s, v], [*outs])
 
@@ -164,21 +173,16 @@ def write_svd(w: RowWriter, outs: Any, x: Spot, full_matrices: bool) -> list[Spo
 @writes(svd.SVDVALS)
 def write_svdvals(w: RowWriter, out: Array, x: Spot) -> Spot:
     m, n = x.array.shape[-2:]
-    given = doubled(w, x)
-    need(w, ufunc_of(w, np.isfinite, given))
-    s = room(w, *out.shape)
-    generalised(w, "linalg", "svd", "d->d", [given, s], (m, n, min(m, n)))
+    given, char = as_it_is(w, x)
+    s = w.scratch(np.empty(out.shape, char))
+    generalised(w, "linalg", "svd", f"{char}->{char}", [given, s], (m, n, min(m, n)))
     need_numbers(w, s)
     return given_back(w, [s], [out])[0]
 
 
 @writes(eigen.EIGH)
 def write_eigh(w: RowWriter, outs: tuple[Array, Array], x: Spot, upper: bool) -> list[Spot]:
-    char = x.array.dtype.char
-    if char not in "fd" or not x.array.size:
-        raise NoRow
-    given = w.copy(x, w.scratch(np.empty(x.array.shape, char)))
-    need(w, ufunc_of(w, np.isfinite, given))
+    given, char = as_it_is(w, x)
     values, vectors = (w.scratch(np.empty(out.shape, char)) for out in outs)
     name, size = "eigh_up" if upper else "eigh_lo", x.array.shape[-1]
     generalised(w, "linalg", name, f"{char}->{char}{char}", [given, values, vectors], (size,))
@@ -188,11 +192,7 @@ def write_eigh(w: RowWriter, outs: tuple[Array, Array], x: Spot, upper: bool) ->
 
 @writes(eigen.EIGVALSH)
 def write_eigvalsh(w: RowWriter, out: Array, x: Spot, upper: bool) -> Spot:
-    char = x.array.dtype.char
-    if char not in "fd" or not x.array.size:
-        raise NoRow
-    given = w.copy(x, w.scratch(np.empty(x.array.shape, char)))
-    need(w, ufunc_of(w, np.isfinite, given))
+    given, char = as_it_is(w, x)
     values = w.scratch(np.empty(out.shape, char))
     name, size = "eigvalsh_up" if upper else "eigvalsh_lo", x.array.shape[-1]
     generalised(w, "linalg", name, f"{char}->{char}", [given, values], (size,))

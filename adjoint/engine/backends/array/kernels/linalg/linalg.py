@@ -237,8 +237,27 @@ def svd_(xp: Any, x: Array, full_matrices: bool) -> tuple[Array, Array, Array]:
         factors = singular.svd(xp, x)
         if factors is not None:
             return factors
+    if xp is np and _is_single(x):
+        u, s, vh = _svd_single(x, "svd_f" if full_matrices else "svd_s")
+        return u, s, vh
     u, s, vh = xp.linalg.svd(x, full_matrices=full_matrices)
     return u, s, vh
+
+
+def _svd_single(x: Array, name: str) -> Any:
+    """LAPACK's own routine, as below; without vectors where `name` is "svd"."""
+    alone = name == "svd"
+    try:
+        from numpy.linalg import _umath_linalg as loops
+    except ImportError:
+        return np.linalg.svd(x, full_matrices=name == "svd_f", compute_uv=not alone)
+    char = x.dtype.char
+    with np.errstate(all="ignore"):
+        kinds = f"{char}->f" if alone else f"{char}->{char}f{char}"
+        factors = getattr(loops, name)(x, signature=kinds)
+    if np.isnan(factors if alone else factors[1]).any():
+        raise LinAlgError(f"linalg.svd: {UNFINISHED}")
+    return factors
 
 
 @lowers(svd.SVDVALS)
@@ -246,6 +265,8 @@ def svdvals(xp: Any, x: Array) -> Array:
     if 0 in x.shape or on_device(xp):
         return svd_(xp, x, full_matrices=False)[1]
     _need_finite(xp, x, "linalg.svd")
+    if xp is np and _is_single(x):
+        return _svd_single(x, "svd")
     return xp.linalg.svd(x, compute_uv=False)
 
 
@@ -285,8 +306,8 @@ def _threshold(xp: Any, size: Array, atol: Any, rtol: Any) -> Array:
 # -- eigenvalues --------------------------------------------------------------------------------
 
 
-# NumPy computes eigenvectors of single precision in double. Their signs then differ from those
-# LAPACK's own routine finds, which PyTorch's users see; so single precision goes through SciPy.
+# NumPy computes eigenvectors and singular vectors of single precision in double. Their signs then
+# differ from those LAPACK's own routine finds, which PyTorch's users see.
 
 
 def _is_single(x: Array) -> bool:

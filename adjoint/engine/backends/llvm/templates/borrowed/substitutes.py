@@ -1,9 +1,8 @@
 """What stands for operations so that borrowed loops can do them (Note [borrowed loops]).
 
-Singular values of single precision are found in double, as NumPy has it; a pseudo-inverse is made
-of singular values, and a polygamma function of a zeta function, as the eager table makes them; so
-is the solution of least squares, which eager mode has from LAPACK; operands of special functions
-are spread to the shape of the result.
+A pseudo-inverse is made of singular values in double precision, and a polygamma function of a zeta
+function, as the eager table makes them; so is the solution of least squares, which eager mode has
+from LAPACK; operands of special functions are spread to the shape of the result.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from adjoint.engine.backends.llvm.templates.borrowed.template import CHARS, SPEC
 from adjoint.engine.core.dtype import (
     DType,
     bool_,
-    complex64,
     complex128,
-    float32,
     float64,
     int64,
 )
@@ -119,14 +116,6 @@ def least_squares(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) ->
 def to(builder: GraphBuilder, x: Value, dtype: DType) -> Value:
     """A value in a dtype."""
     return x if x.spec.dtype is dtype else builder.emit(CAST, x, dtype=dtype)
-
-
-def singular_values(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
-    """In double precision, with vectors or without."""
-    (x,) = inputs
-    if x.spec.dtype not in (float32, complex64) or 0 in x.spec.shape:
-        return None
-    return in_double(builder, node.record, x, **node.params)
 
 
 def in_double(builder: GraphBuilder, record: Record, x: Value, **params: Any) -> Values:
@@ -250,8 +239,6 @@ def spread_to(builder: GraphBuilder, x: Any, out: Spec) -> Any:
 
 
 RULES: dict[str, Rule] = {
-    "svd": singular_values,
-    "svdvals": singular_values,
     "lstsq": least_squares,
     "pinv": pseudo_inverse,
     "eig": eigenvalues,

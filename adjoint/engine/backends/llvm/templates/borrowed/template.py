@@ -83,13 +83,13 @@ FACTORS = {
     "svd": Factor(
         lambda params: "svd_f" if params["full_matrices"] else "svd_s",
         lambda shape: (*shape[-2:], min(shape[-2:])),
-        {"float64": "d->ddd", "complex128": "D->DdD"},
+        {"float32": "f->fff", "float64": "d->ddd", "complex64": "F->FfF", "complex128": "D->DdD"},
         "linalg.svd", told=2, work=20,
     ),
     "svdvals": Factor(
         lambda params: "svd",
         lambda shape: (*shape[-2:], min(shape[-2:])),
-        {"float64": "d->d", "complex128": "D->d"},
+        {"float32": "f->f", "float64": "d->d", "complex64": "F->f", "complex128": "D->d"},
         "linalg.svd", told=1, work=8,
     ),
     "eig_pairs": Factor(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from adjoint.engine.backends.llvm.ir.machine import is_this_process
 from adjoint.engine.backends.llvm.templates.factors import exchanges, exponential
 from adjoint.engine.backends.llvm.templates.factors.kernel import FactorWords
 from adjoint.engine.backends.llvm.templates.factors.template import (
@@ -23,7 +24,8 @@ from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.ops.common.checks import NUMBER, PLACE_BITS
 
-LARGEST = 128  # rows of a matrix whose exponential is not SciPy's
+# Rows of a matrix up to which its exponential is not SciPy's: where that is at hand, and where not.
+WITH_SCIPY, LARGEST = 32, 128
 
 
 def is_known(x: Any) -> bool:
@@ -121,7 +123,8 @@ def order_steps(
 def accepts_exponential(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Small matrices in double precision, to which others are brought."""
     (x,) = inputs
-    return is_known(x) and x.spec.dtype is float64 and x.spec.shape[-1] <= LARGEST
+    largest = WITH_SCIPY if is_this_process() else LARGEST
+    return is_known(x) and x.spec.dtype is float64 and x.spec.shape[-1] <= largest
 
 
 def exponential_steps(
