@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.engine.graph.eager import open_kinds
+from adjoint.engine.ops.linalg.det import COFACTOR
 from tests import guarded_memory, quick_code
 
 DENSE, TURNED, APART = (
@@ -95,6 +96,7 @@ CALLS = (
         "factors", lambda a: ad.linalg.lu(a @ a.mT + a.shape[0] * ad.eye(a.shape[0])),
         lambda n: [(n, n)],
     ),
+    GuardedCall("cofactors", lambda a: COFACTOR(a / a.shape[0]), lambda n: [(2, n, n)]),
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.core.errors import LinAlgError
+from adjoint.engine.ops.linalg.det import COFACTOR
 from adjoint.engine.ops.linalg.lu import PERMUTATION
 
 Function = Callable[..., Any]
@@ -272,6 +273,56 @@ def test_exponentials(dtype: str, programs: list[native.Native]) -> None:
         np.testing.assert_array_equal(got[0], np.eye(2))
         assert np.isnan(got[1:]).all()
     assert not any(program.calls_eager for program in programs)
+
+
+def minors(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Cofactors by their definition."""
+    n = len(a)
+    rest = [[*range(k), *range(k + 1, n)] for k in range(n)]
+    return np.array(
+        [
+            [(-1) ** (i + j) * np.linalg.det(a[np.ix_(rest[i], rest[j])]) for j in range(n)]
+            for i in range(n)
+        ]
+    )
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("seed", range(4))
+def test_cofactors(dtype: str, seed: int, programs: list[native.Native]) -> None:
+    """Of regular matrices, and of those with one row or two of zeros or nearly so."""
+    rng = np.random.default_rng(seed)
+    compiled = ad.compile(lambda a: COFACTOR(a))
+    for n in (1, 2, 3, 5, 9, 14):
+        a = rng.standard_normal((n, n))
+        a[: min(seed, n - 1)] *= 1e-9 if seed == 3 else 0
+        a = (a @ rng.standard_normal((n, n))).astype(dtype)
+        want = minors(a.astype(np.float64))
+        got = compiled(ad.from_numpy(a)).numpy()
+        limit = (1e-6 if dtype == "float32" else 1e-13) * np.linalg.norm(a, 2) ** (n - 1) + 1e-30
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=limit)
+    batch = rng.standard_normal((3, 40, 40)).astype(dtype)
+    got = compiled(ad.from_numpy(batch)).numpy()
+    want = np.linalg.det(batch)[:, None, None] * np.linalg.inv(batch).swapaxes(-1, -2)
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3 * np.abs(want).max())
+    assert not any(program.calls_eager for program in programs)
+
+
+def test_gradients_of_large_determinants() -> None:
+    """Whose cofactors are made of the inverse; of a singular matrix, of singular values."""
+    rng = np.random.default_rng(0)
+    a = np.eye(140) + rng.standard_normal((140, 140)) / 40
+    a[[3, 8]] = a[[8, 3]]
+    x = ad.tensor(a).requires_grad_()
+    for call in (ad.linalg.det, ad.compile(ad.linalg.det)):
+        (g,) = ad.autograd.grad(call(x), x)
+        np.testing.assert_allclose(g.numpy(), np.linalg.det(a) * np.linalg.inv(a).T, rtol=1e-8)
+    a[7] = a[2]
+    singular = ad.tensor(a).requires_grad_()
+    (g,) = ad.autograd.grad(ad.linalg.det(singular), singular)
+    np.testing.assert_allclose(a.T @ g.numpy(), 0, atol=1e-8)
+    a[7, 0] += 1
+    np.testing.assert_allclose(g.numpy()[7, 0], np.linalg.det(a), rtol=1e-8)
 
 
 @pytest.mark.parametrize("upper", [False, True])

@@ -39,6 +39,7 @@ DET: Record = primitive(
     lambda g, x: _per_matrix(g) * COFACTOR(x),
     batched_params=same_params,
     fragment="host_looped",
+    pulled="host_looped",
 )
 
 

@@ -14,6 +14,7 @@ Row = Any  # the elements of a row, each of all matrices
 
 # Errors, of what is one at its largest, that double precision may make of these matrices.
 SURE = {"f": 1e-7, "d": 1e-10, "F": 1e-7, "D": 1e-10}
+BLOCK = 64  # columns that LAPACK treats together
 MOST = 4  # rows: beyond, minors have minors, and singular values take fewer steps
 
 
@@ -53,7 +54,10 @@ def by_inverse(x: Array) -> Array | None:
     wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64, copy=False)
     with np.errstate(all="ignore"):
         try:
-            inverse, det = np.linalg.inv(wide), np.linalg.det(wide)
+            if wide.ndim == 2:
+                inverse, det = _inverted(wide)
+            else:
+                inverse, det = np.linalg.inv(wide), np.linalg.det(wide)
         except np.linalg.LinAlgError:  # singular
             return None
         condition = _norm(wide) * _norm(inverse)
@@ -64,6 +68,19 @@ def by_inverse(x: Array) -> Array | None:
             return None
         out = np.conj(det)[..., None, None] * np.conj(np.swapaxes(inverse, -2, -1))
         return np.ascontiguousarray(out.astype(x.dtype))
+
+
+def _inverted(x: Array) -> tuple[Array, Array]:
+    """The inverse and the determinant of one matrix, whose elimination is done once."""
+    from scipy.linalg import get_lapack_funcs
+
+    getrf, getri = get_lapack_funcs(("getrf", "getri"), (x,))
+    factors, pivots, info = getrf(x)
+    if info:
+        raise np.linalg.LinAlgError
+    inverse, _ = getri(factors, pivots, lwork=BLOCK * len(x))
+    exchanged = np.count_nonzero(pivots != np.arange(len(x)))
+    return inverse, np.prod(np.diagonal(factors)) * (-1) ** exchanged
 
 
 def _norm(x: Array) -> Array:

@@ -13,6 +13,7 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.ir.machine import is_this_process
 from adjoint.engine.backends.llvm.templates.borrowed.template import CHARS, SPECIAL
+from adjoint.engine.backends.llvm.templates.factors.further import MOST_MINORS
 from adjoint.engine.core.dtype import (
     DType,
     bool_,
@@ -156,15 +157,19 @@ def pseudo_inverse(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -
 
 
 def cofactors(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
-    """The conjugate matrix of cofactors, by singular values: of singular matrices, too."""
+    """The conjugate matrix of cofactors, of singular matrices, too: in double precision.
+
+    Those of complex matrices are found by singular values. Of large ones eager mode knows more.
+    """
     (x,) = inputs
-    if x.spec.dtype.is_half or 0 in x.spec.shape:
+    dtype: DType = x.spec.dtype
+    if dtype.is_half or dtype is float64 or 0 in x.spec.shape or x.spec.shape[-1] > MOST_MINORS:
         return None
+    if not dtype.is_complex:
+        return in_double(builder, node.record, x)
     emit = builder.emit
     u, s, vh = in_double(builder, SVD, x, full_matrices=True)
-    turn = emit(records.MUL, emit(DET, u), emit(DET, vh))
-    if x.spec.dtype.is_complex:
-        turn = emit(records.CONJ, turn)
+    turn = emit(records.CONJ, emit(records.MUL, emit(DET, u), emit(DET, vh)))
     *batch, k = s.spec.shape
     own = emit(EYE, n=k, m=k, dtype=bool_, device=x.spec.device)
     row = emit(EXPAND, emit(RESHAPE, s, shape=(*batch, 1, k)), shape=(*batch, k, k))

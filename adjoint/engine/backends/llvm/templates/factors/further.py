@@ -1,4 +1,7 @@
-"""The templates of triangular factors, orders of rows and exponentials (Note [small factors])."""
+"""The templates of triangular factors, orders of rows, exponentials and cofactors.
+
+Note [small factors] says how.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.machine import is_this_process
-from adjoint.engine.backends.llvm.templates.factors import exchanges, exponential
+from adjoint.engine.backends.llvm.templates.factors import exchanges, exponential, minors
 from adjoint.engine.backends.llvm.templates.factors.kernel import FactorWords
 from adjoint.engine.backends.llvm.templates.factors.template import (
     KINDS,
@@ -26,6 +29,7 @@ from adjoint.engine.ops.common.checks import NUMBER, PLACE_BITS
 
 # Rows of a matrix up to which its exponential is not SciPy's: where that is at hand, and where not.
 WITH_SCIPY, LARGEST = 32, 128
+MOST_MINORS = 128  # rows of a matrix whose cofactors are not made of its inverse
 
 
 def is_known(x: Any) -> bool:
@@ -152,7 +156,43 @@ def exponential_steps(
     ]
 
 
+# -- cofactors ----------------------------------------------------------------------------------
+
+
+def accepts_cofactors(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Small matrices in double precision, to which others are brought."""
+    (x,) = inputs
+    return is_known(x) and x.spec.dtype is float64 and x.spec.shape[-1] <= MOST_MINORS
+
+
+def cofactor_steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
+    """One launch; matrices are dealt out among the workers."""
+    *batch, n, _ = node.inputs[0].spec.shape
+    count = prod(batch)
+    size = n * n * minors.ROOM + n * minors.ROWS
+    room = PlannedBuffer(ARENA, float64, count * size, name="minors")
+    words = FactorWords(
+        a=address(operands[0]), b=0, out=address(results[0]), info=0, n=n, m=n,
+        copy=Address(room), pieces=count, status=0, wide=0,
+    )  # fmt: skip
+    return [
+        Launch(
+            function=f"cofactors_{tiled('f64')}",
+            text=lambda function: minors.Cofactors("f64").text(function),
+            words=words.listed(),
+            reads=(whole(operands[0].buffer),),
+            writes=(whole(results[0].buffer), whole(room)),
+            pieces=count,
+            cost=count * 2 * n**3,
+            label=sized("cofactor", count, n, n),
+        )
+    ]
+
+
 TEMPLATES = {
+    "cofactor": Template(accepts_cofactors, packed, cofactor_steps),
     "lu_factor": Template(accepts_lower_upper, packed, lower_upper_steps),
     "pivots_to_permutation": Template(accepts_order, packed, order_steps),
     "matrix_exp": Template(accepts_exponential, packed, exponential_steps),
