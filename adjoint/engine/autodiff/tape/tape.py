@@ -82,7 +82,7 @@ class RecordNode(TapeNode):
             g = next((grad for grad in grads if grad is not None), None)
         if g is not None and g._array.__class__ in DEVICE_LAYOUTS:
             return None if CONTEXT.grad_enabled else self.apply_on_device(grads, needed)
-        least = plan.large
+        least = plan.record.pulled_large or plan.record.large
         if least > HALVES and g is not None and g._array.dtype in HALF_DTYPES:
             least = HALVES
         # An elementwise operation has one result, of the size of its largest operand.

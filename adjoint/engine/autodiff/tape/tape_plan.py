@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from adjoint.engine.core.operations.large import large
 from adjoint.engine.core.operations.record import Record, Rule
 
 # Where a rule's argument comes from; the key beside it is the index or name meant.
@@ -41,9 +40,8 @@ class TapePlan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "always_floating", "elementwise", "hands_on", "joint", "large", "met", "node_class",
-        "on_device", "outputs", "record", "saves", "small", "steps", "wants_out_specs",
-        "wants_specs", "whole",
+        "always_floating", "elementwise", "hands_on", "joint", "met", "node_class", "on_device",
+        "outputs", "record", "saves", "small", "steps", "wants_out_specs", "wants_specs", "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -54,8 +52,6 @@ class TapePlan:
         # Whether its rules may be one program; those of a product or convolution are fragments
         # themselves (Note [fragments]).
         self.whole = self.elementwise or record.compose is not None or bool(record.pulled)
-        # Elements of a tensor from which they are a fragment; 0: never
-        self.large = large(record.pulled) if record.pulled else record.large
         self.always_floating = self.elementwise and record.promotion in _ALWAYS_FLOATING
         self.wants_specs = False
         self.wants_out_specs = False

@@ -153,6 +153,7 @@ class Record:
     large: int = 0  # elements of an operand from which it runs as a fragment; 0: never
     # The same of its rules, where they take several operations though it is no composite.
     pulled: str = ""
+    pulled_large: int = 0  # and the elements from which those of such an operation are one
     # Whether it does, given operands of these shapes and parameters, though they have fewer: what
     # it does with each element is much, or its result is large.
     much: Callable[[Sequence[Shape], dict[str, Any]], bool] | None = None
@@ -185,6 +186,7 @@ class Record:
         if self.fragment is None:
             self.fragment = self._usual_fragment()
         self.large = large(self.fragment)
+        self.pulled_large = large(self.pulled)
         self.on_device = 0 if self.by_library else on_device(self.fragment)
         if not self.operands:
             self.operands = OPERAND_NAMES[: len(self.rules)]

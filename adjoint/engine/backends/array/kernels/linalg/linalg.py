@@ -284,11 +284,13 @@ def pinv(xp: Any, x: Array, atol: Any, rtol: Any, hermitian: bool) -> Array:
     m, n = x.shape[-2:]
     if 0 in x.shape:
         return xp.zeros((*x.shape[:-2], n, m), x.dtype)
-    _need_finite(xp, x, "linalg.eigh" if hermitian else "linalg.svd")
     if hermitian:
-        s, u = xp.linalg.eigh(x)
+        s, u = eigh(xp, x, upper=False)
         vh = _adjoint(xp, u)
+    elif xp is np:
+        u, s, vh = svd_(xp, x, full_matrices=False)
     else:
+        _need_finite(xp, x, "linalg.svd")
         u, s, vh = xp.linalg.svd(x, full_matrices=False)
     size = abs(s)
     limit = _threshold(xp, size, atol, rtol)

@@ -1,8 +1,8 @@
 """What stands for operations so that borrowed loops can do them (Note [borrowed loops]).
 
-A pseudo-inverse is made of singular values in double precision, and a polygamma function of a zeta
-function, as the eager table makes them; so is the solution of least squares, which eager mode has
-from LAPACK; operands of special functions are spread to the shape of the result.
+A pseudo-inverse is made of singular values, and a polygamma function of a zeta function, as the
+eager table makes them; so is the solution of least squares, which eager mode has from LAPACK;
+operands of special functions are spread to the shape of the result.
 """
 
 from __future__ import annotations
@@ -140,10 +140,10 @@ def pseudo_inverse(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -
         return None
     emit = builder.emit
     if node.params["hermitian"]:
-        s, u = in_double(builder, EIGH, x, upper=False)
+        s, u = several(builder, EIGH, x, upper=False)
         right = u
     else:
-        u, s, vh = in_double(builder, SVD, x, full_matrices=False)
+        u, s, vh = several(builder, SVD, x, full_matrices=False)
         right = adjoint(builder, vh)
     size = emit(records.ABS, s)
     largest = emit(AMAX, size, dims=(len(s.spec.shape) - 1,), keepdim=True)
