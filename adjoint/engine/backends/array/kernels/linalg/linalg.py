@@ -250,7 +250,9 @@ def _svd_single(x: Array, name: str) -> Any:
     try:
         from numpy.linalg import _umath_linalg as loops
     except ImportError:
-        return np.linalg.svd(x, full_matrices=name == "svd_f", compute_uv=not alone)
+        if alone:
+            return np.linalg.svd(x, compute_uv=False)
+        return np.linalg.svd(x, full_matrices=name == "svd_f")
     char = x.dtype.char
     with np.errstate(all="ignore"):
         kinds = f"{char}->f" if alone else f"{char}->{char}f{char}"
