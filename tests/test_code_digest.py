@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from adjoint.engine.backends.disk import package_code
 from adjoint.engine.core.state import code_digest as module
 from adjoint.engine.core.state.code_digest import code_digest
 
@@ -54,3 +56,51 @@ def test_code_that_changed_since_the_start_is_shared_with_nobody(
     mine = code_digest(str(package), PARTS)
     monkeypatch.setattr(module, "_STARTED", 501.0)
     assert len({first, mine, code_digest(str(package), PARTS)}) == 3
+
+
+@pytest.mark.skipif(not package_code.TELLS_CHANGES, reason="no time of a file's last change")
+def test_known_files_are_not_read_again(
+    package: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is done to them, what is told of them is what they say."""
+    monkeypatch.setenv("ADJOINT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    now = time.time() + 3600.0  # an hour later all of them have long been settled
+    monkeypatch.setattr(module, "_STARTED", now)
+    reads: list[str] = []
+
+    def read(root: str, parts: tuple[str, ...]) -> str:
+        reads.append(root)
+        return code_digest(root, parts)
+
+    def told() -> tuple[str, int]:
+        reads.clear()
+        return package_code.digest_of(str(package), PARTS), len(reads)
+
+    monkeypatch.setattr(package_code, "code_digest", read)
+    with monkeypatch.context() as today:
+        today.setattr(package_code, "SETTLED", 3600.0)
+        assert [told()[1], told()[1]] == [1, 1]  # changed a moment ago: read each time
+    monkeypatch.setattr(package_code, "SETTLED", -1.0)
+    first = code_digest(str(package), PARTS)
+    assert [told(), told()] == [(first, 1), (first, 0)]
+    one = package / "core" / "one.py"
+    for change in (
+        lambda: one.write_text(one.read_text().replace("#", "%")),
+        lambda: os.utime(one, (1000, 1000)),
+        lambda: one.rename(package / "core" / "inner" / "one.py"),
+    ):
+        wait_for_the_clock(package)
+        change()
+        wanted = code_digest(str(package), PARTS)
+        assert [told(), told()] == [(wanted, 1), (wanted, 0)]
+    monkeypatch.setattr(module, "_STARTED", 0.0)  # all were changed since this process began
+    assert [told()[1], told()[1]] == [1, 1]
+
+
+def wait_for_the_clock(folder: Path) -> None:
+    """Until the time that files are given is another."""
+    probe = folder / "probe"
+    probe.write_text("")
+    before = probe.stat().st_ctime_ns
+    while probe.stat().st_ctime_ns == before:
+        probe.write_text("")

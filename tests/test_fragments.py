@@ -369,10 +369,10 @@ def test_many_operands_in_any_layout() -> None:
 def test_a_failed_compilation_is_told_once_and_the_table_does_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(name: str) -> Any:
+    def fail(task: Any) -> Any:
         raise NotImplementedError("no such target")
 
-    monkeypatch.setattr(HOOKS, "executor", fail)
+    monkeypatch.setattr(HOOKS, "compile_operation", fail)
     x = draw(3)
     with pytest.warns(UserWarning, match="exp.*could not be compiled.*no such target"):
         got = x.exp()

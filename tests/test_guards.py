@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import adjoint as ad
-from adjoint.engine.backends.llvm.runtime import peeking
-from adjoint.engine.capture.python import Guard, Guards
+from adjoint.engine.backends.llvm.runtime import guarding
 from adjoint.engine.capture.python.guards.class_versions import version_offset
 from adjoint.engine.capture.python.guards.dict_versions import dict_version, dict_version_offset
+from adjoint.engine.capture.python.guards.guard import Guard
+from adjoint.engine.capture.python.guards.guards import Guards
 from adjoint.engine.capture.python.guards.rows import WORDS
 from adjoint.engine.capture.python.locations import (
     Answer,
@@ -36,7 +37,7 @@ from adjoint.engine.capture.python.plain import MISSING
 from adjoint.engine.core.state.structure_version import TrackedDict
 
 NAMES = ("a", "b", "c")
-CHECK = peeking.looks()[1]
+CHECK = guarding.guard_walk()
 
 
 class Loud(dict[Any, Any]):

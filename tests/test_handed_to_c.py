@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.capture.python import observe
+from adjoint.engine.capture.python.observation import observe
 from adjoint.engine.core.errors import CaptureError
 
 

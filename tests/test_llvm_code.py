@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adjoint.engine.backends.llvm.runtime import emitting, fastcall, jit, library, peeking
+from adjoint.engine.backends.llvm.runtime import emitting, fastcall, guarding, jit, library, peeking
 
 # -- calls ----------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ define ptr @same(ptr %self, ptr %x) { call void @Py_IncRef(ptr %x) ret ptr %x }"
 
 def test_native_looks_agree_with_python() -> None:
     """Addresses and strides of arrays of any kind."""
-    address, guard = peeking.looks()
+    address, guard = peeking.quick_address(), guarding.guard_walk()
     if sys.implementation.name == "cpython" and peeking.COUNTED:
         assert address is not peeking.slow_address  # the quick way is taken where it can be
         assert guard is not None

@@ -12,7 +12,7 @@ import adjoint as ad
 from adjoint.engine.backends.llvm.program import arena
 from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.compiler.memory import packing
-from adjoint.engine.compiler.memory.footprint import limit
+from adjoint.engine.compiler.memory.limits import limit
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.nn import functional as F

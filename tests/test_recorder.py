@@ -22,8 +22,9 @@ from typing import Any
 
 import pytest
 
-from adjoint.engine.capture.python import Refusal, observe
+from adjoint.engine.capture.python.errors import Refusal
 from adjoint.engine.capture.python.instructions import TABLE, TABLES
+from adjoint.engine.capture.python.observation import observe
 from tests import python_programs
 
 CORPUS: dict[str, Callable[..., Any]] = {}

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from adjoint.engine.capture.python import observe
+from adjoint.engine.capture.python.observation import observe
 from adjoint.engine.core.errors import CaptureError
 
 QUICK = ("test_except_star", "test_super", "test_with")

@@ -16,8 +16,8 @@ from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.graph.passes import run_passes
 from adjoint.engine.graph.passes.recomputation.lifetimes import Lifetimes
 from adjoint.engine.graph.passes.recomputation.mincut import Network
-from adjoint.engine.graph.passes.recomputation.recompute import STRATEGIES
 from adjoint.engine.graph.passes.recomputation.remat import rematerialise
+from adjoint.engine.graph.remat_strategies import STRATEGIES
 from adjoint.engine.graph.verify import verify
 from adjoint.graph import capture
 from adjoint.nn import functional as F

@@ -184,7 +184,7 @@ def test_a_failed_compilation_is_told_once(monkeypatch: pytest.MonkeyPatch) -> N
         raise NotImplementedError("no such target")
 
     monkeypatch.setattr(large, "UPDATED", 1)
-    monkeypatch.setattr(HOOKS, "executor", fail)
+    monkeypatch.setattr(HOOKS, "compile_operation", fail)
     p = ad.ones(8, requires_grad=True)
     with pytest.warns(UserWarning, match="SGD.*could not be compiled.*no such target"):
         one_step(p, ad.ones(8))

@@ -516,6 +516,7 @@ def note_call(*args: Any) -> None:
 
 
 HOOKS.note_call = note_call
+HOOKS.compile_operation = later("adjoint.engine.backends.llvm.program.native", "compile_operation")
 HOOKS.small_entry = later("adjoint.engine.backends.llvm.small.calls", "entry_of")
 HOOKS.small_launches = later("adjoint.engine.backends.llvm.small.launches", "launched")
 HOOKS.small_draw = later("adjoint.engine.backends.llvm.small.launches", "drawn")

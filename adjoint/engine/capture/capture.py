@@ -24,8 +24,8 @@ from adjoint.engine.capture.program.prepared import PreparedCall
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.program.ready import UNREAD
 from adjoint.engine.capture.program.straight import MISSED, StraightCall, straight_call
-from adjoint.engine.capture.python import Guards
 from adjoint.engine.capture.python.errors import Raised
+from adjoint.engine.capture.python.guards.guards import Guards
 from adjoint.engine.capture.recordings.retracing import Retraces, name_of
 from adjoint.engine.capture.signature import Arguments, modes, signature
 from adjoint.engine.core.errors import CaptureError

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from adjoint.engine.capture.python.guards import Guard
+from adjoint.engine.capture.python.guards.guard import Guard
 from adjoint.engine.capture.python.locations import (
     Answer,
     Contents,

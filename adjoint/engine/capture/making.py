@@ -16,11 +16,19 @@ from adjoint.engine.capture.moving import ReboundTensor, has_moved, tensors_in
 from adjoint.engine.capture.program.conditions import completed
 from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
 from adjoint.engine.capture.program.program import Pending, Program, finish
-from adjoint.engine.capture.python import Guard, Location, Observation, observe
 from adjoint.engine.capture.python.c.upcoming import Upcoming
 from adjoint.engine.capture.python.errors import PlainCall, Raised
-from adjoint.engine.capture.python.locations import Answer, Cell, ClassAttribute, Index, Item
+from adjoint.engine.capture.python.guards.guard import Guard
+from adjoint.engine.capture.python.locations import (
+    Answer,
+    Cell,
+    ClassAttribute,
+    Index,
+    Item,
+    Location,
+)
 from adjoint.engine.capture.python.locations import Slot as SlotPlace
+from adjoint.engine.capture.python.observation import Observation, observe
 from adjoint.engine.capture.python.plain import NUMBERS
 from adjoint.engine.capture.recordings.inspection import Inspection
 from adjoint.engine.capture.recordings.retracing import name_of

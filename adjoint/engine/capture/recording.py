@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from adjoint.engine.capture.dynamic.dynamic import MARKS
-from adjoint.engine.capture.python import observe
+from adjoint.engine.capture.python.observation import observe
 from adjoint.engine.capture.tensors.following import TensorEngine
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.tree import flatten, unflatten

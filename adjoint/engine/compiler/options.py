@@ -8,7 +8,7 @@ from typing import Any
 from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.state import config
 from adjoint.engine.core.state.validation import validating
-from adjoint.engine.graph.passes.recomputation.recompute import DEFAULT, STRATEGIES
+from adjoint.engine.graph.remat_strategies import DEFAULT, STRATEGIES
 
 
 @dataclass(frozen=True, slots=True)

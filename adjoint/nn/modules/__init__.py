@@ -2,10 +2,12 @@
 
 from typing import Any as _Any
 
+from adjoint.engine.core.operations.record import HOOKS as _HOOKS
 from adjoint.engine.core.state.loading import brought as _brought
 from adjoint.engine.core.state.loading import lacking as _lacking
-from adjoint.nn.modules import recorded as recorded  # fills the recorder's table
 from adjoint.nn.modules.module import Module as Module
+
+_HOOKS.recorded_by.append("adjoint.nn.modules.recorded")
 
 
 def __getattr__(name: str) -> _Any:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.distributed.communication.operations import all_reduce
-from adjoint.distributed.communication.reduce_op import RedOpType
-from adjoint.distributed.groups.group import resolve
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import DType, int64
 from adjoint.engine.core.errors import ShapeValueError
+from adjoint.engine.core.state.loading import brought
 from adjoint.engine.core.state.processes import STATE
 from adjoint.engine.ops.create.creation import empty, ones, zeros
 from adjoint.engine.ops.shape.join import cat
@@ -275,7 +273,10 @@ class SyncBatchNorm(_BatchNorm):
         self.process_group = process_group
 
     def forward(self, input: Tensor) -> Tensor:
-        group = STATE.group if self.process_group is None else resolve(self.process_group)
+        group = STATE.group
+        if self.process_group is not None:
+            groups = brought("adjoint.distributed.groups.group")
+            group = groups.resolve(self.process_group)
         batch = self.training or self.running_mean is None
         if group is None or group.size() == 1 or not batch:
             return super().forward(input)
@@ -284,12 +285,15 @@ class SyncBatchNorm(_BatchNorm):
         x = input.float() if input.dtype.is_half else input
         over = [d for d in range(x.ndim) if d != 1]
         count = x.new_full((1,), x.numel() // max(x.shape[1], 1))
-        sums = all_reduce(cat([x.sum(over), count]), RedOpType.SUM, group)
+        # Whoever made the group has loaded it.
+        operations = brought("adjoint.distributed.communication.operations")
+        all_reduce, add = operations.all_reduce, operations.RedOpType.SUM
+        sums = all_reduce(cat([x.sum(over), count]), add, group)
         total = sums[-1].detach()
         mean = sums[:-1] / total
         shape = [1, -1] + [1] * (x.ndim - 2)
         centred = x - mean.reshape(shape)
-        variance = all_reduce((centred * centred).sum(over), RedOpType.SUM, group) / total
+        variance = all_reduce((centred * centred).sum(over), add, group) / total
         if self.training and self.track_running_stats:
             self._follow(mean.detach(), variance.detach() * total / (total - 1).clamp(min=1))
         out = centred * (variance + self.eps).rsqrt().reshape(shape)

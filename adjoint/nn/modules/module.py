@@ -6,15 +6,14 @@ import traceback
 from collections.abc import Callable, Iterable
 from inspect import signature
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.autodiff.tape.hooks import Handle
-from adjoint.engine.capture.recording import record_call
 from adjoint.engine.core import html
 from adjoint.engine.core.annotations import give
 from adjoint.engine.core.origins import MODULE_CALLS
+from adjoint.engine.core.state.loading import brought
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION, TrackedDict, tracked
-from adjoint.engine.graph.session.graph import Graph
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.conversion import Conversion
 from adjoint.nn.modules.hooks import GLOBAL, HookHandle, call_with_hooks
@@ -45,6 +44,9 @@ from adjoint.nn.modules.state import StateDict
 from adjoint.nn.modules.state import _IncompatibleKeys as _IncompatibleKeys
 from adjoint.nn.modules.traversal import Traversal
 from adjoint.nn.parameter import Buffer, Parameter
+
+if TYPE_CHECKING:
+    from adjoint.engine.graph.session.graph import Graph
 
 # Under PyTorch's names, for libraries that register parameters themselves.
 _global_buffer_registration_hooks = GLOBAL.register_buffer
@@ -487,7 +489,8 @@ class Module(Traversal, Conversion, StateDict):
             >>> graph(ad.zeros(4, 3)).shape
             adjoint.Size([4, 2])
         """
-        return record_call(
+        recording = brought("adjoint.engine.capture.recording")
+        graph: Graph = recording.record_call(
             self,
             args,
             kwargs,
@@ -495,6 +498,7 @@ class Module(Traversal, Conversion, StateDict):
             variables=[*self.named_parameters(), *self.named_buffers()],
             owners=self.modules(),
         )
+        return graph
 
     def extra_repr(self) -> str:
         """What stands between the parentheses when the module is printed."""

@@ -7,11 +7,10 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from adjoint.distributed.communication.operations import all_reduce
-from adjoint.distributed.communication.reduce_op import RedOpType
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.backends.array.lists.many import bundles, for_each, join, update_many
 from adjoint.engine.core.dtype import float32, float64
+from adjoint.engine.core.state.loading import brought
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor
@@ -166,6 +165,8 @@ def _norm_over_processes(
         )
     norms = []
     largest = norm_type == float("inf")
+    operations = brought("adjoint.distributed.communication.operations")
+    combine = operations.RedOpType.MAX if largest else operations.RedOpType.SUM
     for groups, grads in parts.items():
         filled = [grad for grad in grads if grad.numel()]  # a process may have no rows
         none = grads[0].new_zeros(())
@@ -173,7 +174,7 @@ def _norm_over_processes(
         with no_grad():
             for group in groups:
                 power = norm if largest else norm**norm_type
-                power = all_reduce(power, RedOpType.MAX if largest else RedOpType.SUM, group)
+                power = operations.all_reduce(power, combine, group)
                 norm = power if largest else power ** (1.0 / norm_type)
         norms.append(norm)
     return first.replicated(get_total_norm(norms, norm_type, error_if_nonfinite))

@@ -222,7 +222,7 @@ def drawn_often(shape: tuple[int, ...]) -> bool:
         if len(_drawn) > DRAWN:
             _drawn.clear()
         _drawn[shape] = count + 1
-    return count >= DRAWN or (HOOKS.guard is not None and count >= IF_LOADED)
+    return count >= DRAWN or (HOOKS.native_loaded and count >= IF_LOADED)
 
 
 def run_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:

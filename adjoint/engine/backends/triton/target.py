@@ -39,7 +39,7 @@ from adjoint.engine.backends.triton.templates.long_attention import Attender, Lo
 from adjoint.engine.backends.triton.templates.windows import pooling, resampling
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins
-from adjoint.engine.compiler.memory.packing import ALIGN as ROOM
+from adjoint.engine.compiler.memory.places import ALIGN as ROOM
 from adjoint.engine.compiler.memory.places import ARENA, INPUT, OWN, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Launch, Step
 from adjoint.engine.compiler.target import Target

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import types
 
-from adjoint.engine.capture.python import Location, Observation
-from adjoint.engine.capture.python.locations import ClassAttribute
+from adjoint.engine.capture.python.locations import ClassAttribute, Location
+from adjoint.engine.capture.python.observation import Observation
 from adjoint.engine.capture.tensors.callbacks import is_native
 from adjoint.engine.core.errors import CaptureError
 

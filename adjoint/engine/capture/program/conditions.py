@@ -10,7 +10,7 @@ from adjoint.engine.capture.program.numbers import NumberSlot
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.program.recipes import OutsideTensor
 from adjoint.engine.capture.program.sharing import alias_pattern, base_of, bases, grad_pattern
-from adjoint.engine.capture.python import Guards
+from adjoint.engine.capture.python.guards.guards import Guards
 from adjoint.engine.capture.python.plain import same
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.record.trace import Trace

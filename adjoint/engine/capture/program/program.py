@@ -16,7 +16,7 @@ from adjoint.engine.capture.program.prepared import PreparedCall
 from adjoint.engine.capture.program.python_state import python_state
 from adjoint.engine.capture.program.recipes import CallResults
 from adjoint.engine.capture.program.sharing import alias_pattern, reached_gradients
-from adjoint.engine.capture.python import Observation
+from adjoint.engine.capture.python.observation import Observation
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.execution import Executable, ExecutorFactory
 from adjoint.engine.graph.ir import DataflowGraph

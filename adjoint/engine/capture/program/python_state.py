@@ -8,8 +8,8 @@ from typing import Any
 
 from adjoint.engine.capture.given import ATTRIBUTES, Path, containers, follow, holds_one
 from adjoint.engine.capture.program.outputs import Outputs
-from adjoint.engine.capture.python import Observation, Replay
 from adjoint.engine.capture.python.locations import Item
+from adjoint.engine.capture.python.observation import Observation, Replay
 from adjoint.engine.capture.python.plain import ObjectIdentity
 from adjoint.engine.capture.python.rebuilding import CallObjects, Immutable, ReadNumber, Same
 from adjoint.engine.capture.python.recorder import Effect, keep

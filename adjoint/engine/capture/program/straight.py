@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from adjoint.engine.capture.program.conditions import Conditions
-from adjoint.engine.capture.python import Guards
+from adjoint.engine.capture.python.guards.guards import Guards
 from adjoint.engine.capture.python.plain import same
 from adjoint.engine.capture.signature import Arguments, modes
 from adjoint.engine.capture.tensors.looks import hooks_of

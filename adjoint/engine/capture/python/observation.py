@@ -14,12 +14,16 @@ from adjoint.engine.capture.python.calling import is_python
 from adjoint.engine.capture.python.language.attributes import class_lookup
 from adjoint.engine.capture.python.language.calls import call
 from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.loading import bring
 
 from .decoding import INSTRUCTIONS
 from .engine import Engine, NoEngine
 from .errors import Refusal
 from .frames import check_closed
-from .guards import Check, Guard, Guards
+from .guards.guard import Guard
+from .guards.guards import Guards
+from .guards.table import Check
 from .instructions import TABLE
 from .locations import Location
 from .plain import BY_IDENTITY, FIXED, elements, is_a
@@ -154,6 +158,7 @@ def observe(
     >>> seen.guards().holds()
     False
     """
+    bring(HOOKS.recorded_by)
     recorder = Recorder(engine or NoEngine(), call, given, moving)
     recorder.engine.begin(recorder)
     for value in fresh:

@@ -17,7 +17,7 @@ from adjoint.engine.core.errors import CaptureError, is_ours
 
 from .engine import Engine
 from .errors import Refusal
-from .guards import Guard
+from .guards.guard import Guard
 from .journal import Journal
 from .locations import (
     Answer,

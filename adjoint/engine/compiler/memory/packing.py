@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from adjoint.engine.compiler.loops.ir import AffineReference, Kernel
-from adjoint.engine.compiler.memory.places import ARENA, PlannedBuffer
+from adjoint.engine.compiler.memory.places import ALIGN, ARENA, PlannedBuffer
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Launch, Step, inside
 
-ALIGN = 64
 Spans = dict[PlannedBuffer, tuple[int, int]]
 
 

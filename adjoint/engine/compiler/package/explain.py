@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from adjoint.engine.compiler.memory.footprint import section, size
+from adjoint.engine.compiler.memory.limits import section, size
 from adjoint.engine.compiler.package.image import ProgramImage
 
 FLOWS = ("loop", "branch")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.compiler.memory.footprint import without_places
+from adjoint.engine.compiler.memory.limits import without_places
 from adjoint.engine.compiler.package.status import read_status
 from adjoint.engine.core.files.budget import Budget, FileRefusal, read_json
 from adjoint.engine.ops.common.checks import failure

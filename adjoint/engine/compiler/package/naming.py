@@ -8,10 +8,8 @@ from array import array
 from dataclasses import fields, is_dataclass
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.compiler.loops.ir import Form
-from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType, get_default_dtype
 from adjoint.engine.core.identity.keys import key_of
@@ -19,6 +17,10 @@ from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.ownership import is_own
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Value
+
+if TYPE_CHECKING:
+    from adjoint.engine.compiler.loops.ir import Form
+    from adjoint.engine.compiler.schedule.steps import Launch
 
 
 def digest(text: str) -> str:

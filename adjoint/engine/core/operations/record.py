@@ -287,7 +287,8 @@ class Hooks:
     wrappers: Any = None  # once a class has `__torch_dispatch__`: what its instances do
     load_wrappers: Callable[[], Any] = _unset  # loads it, and returns the same
     array: Any = None  # the backend that makes and reads buffers: backends.array
-    guard: Callable[[int, int, int], int] | None = None  # native, once a compiler is loaded
+    native_loaded: bool = False  # whether native code and its workers are
+    guard: Callable[[int, int, int], int] | None = None  # native, once `compile` was called
     # As well, of NumPy's own arrays: the address of the first element, and strides in elements
     # where those are as usual, given the bytes of one.
     address: Callable[[Any], int] | None = None
@@ -295,11 +296,14 @@ class Hooks:
     # As well: what `tensor.storage.count_writes` and `tensor.tensor.wrap_places` do.
     objects: tuple[Callable[..., None], Callable[..., list[Any]], int] | None = None
     fits: Callable[..., Any] | None = None  # makes the test of a call's arguments, natively
+    # Modules that say how recordings take methods of theirs; they are loaded before the first one.
+    recorded_by: list[str] = field(default_factory=list)
     backends: dict[str, str] = field(
         default_factory=dict
     )  # what `compile(backend=...)` loads, by name
     devices: dict[str, str] = field(default_factory=dict)  # what compiles programs on a device
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
+    compile_operation: Callable[[Any], Any] = _unset  # the program of an eager one: backends.llvm
     fill_memory: Callable[..., None] = _unset  # by all workers: backends.llvm.program.moves
     copy_memory: Callable[..., None] = _unset  # the same
     put_workers_first: Callable[[], None] = _unset  # NumPy's threads off: backends.threads

@@ -6,7 +6,6 @@ import hashlib
 import os
 import time
 from collections.abc import Iterable
-from functools import cache
 
 # All code that decides a program or the text of a kernel; what is above it only writes the graphs
 # that programs are named by.
@@ -15,12 +14,7 @@ DECIDING = (
     "assembly.py",
 )  # fmt: skip
 _STARTED = time.time()
-
-
-@cache
-def package_digest() -> str:
-    """Which version of the package this is: what the files say that decide a program."""
-    return code_digest(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), DECIDING)
+ENGINE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 
 
 def code_digest(root: str, parts: Iterable[str]) -> str:
@@ -32,7 +26,7 @@ def code_digest(root: str, parts: Iterable[str]) -> str:
     digest of its own and shares nothing.
     """
     digest = hashlib.sha256()
-    for path in sorted(_files([os.path.join(root, part) for part in parts])):
+    for path in sorted(code_files(root, parts)):
         handle = os.open(path, os.O_RDONLY)  # a third of the time that `open` takes
         try:
             about = os.fstat(handle)
@@ -45,18 +39,24 @@ def code_digest(root: str, parts: Iterable[str]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _files(pending: list[str]) -> list[str]:
-    """The Python files in folders, and those that are named themselves."""
-    paths = []
+def code_files(root: str, parts: Iterable[str]) -> dict[str, os.stat_result]:
+    """What the system tells of the Python files in folders, and of those named themselves."""
+    found: dict[str, os.stat_result] = {}
+    pending = [os.path.join(root, part) for part in parts]
     while pending:
         path = pending.pop()
         if path.endswith(".py"):
-            paths.append(path)
+            found[path] = os.stat(path)
             continue
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.name.endswith(".py"):
-                    paths.append(entry.path)
+                    found[entry.path] = entry.stat()
                 elif entry.is_dir():
                     pending.append(entry.path)
-    return paths
+    return found
+
+
+def changed_since_start(moments: Iterable[float]) -> bool:
+    """Whether any of these is after this process began."""
+    return max(moments, default=0.0) > _STARTED

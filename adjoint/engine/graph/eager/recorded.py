@@ -217,7 +217,7 @@ def native(task: Task, shared: dict[str, Any]) -> Executable:
     devices |= {v.spec.device for node in task.graph for v in node.outputs}
     if len(devices) > 1:
         raise Unfit
-    executable: Executable = HOOKS.executor("native")(task)
+    executable: Executable = HOOKS.compile_operation(task)
     if not shared.get("workers"):
         shared["workers"] = True
         HOOKS.put_workers_first()

@@ -34,4 +34,4 @@ class Sightings:
         if len(self.counts) >= KEPT:
             self.counts.clear()
         count = self.counts[kind] = self.counts.get(kind, 0) + 1
-        return count < (LOADING if HOOKS.guard is None else WORTH)
+        return count < (WORTH if HOOKS.native_loaded else LOADING)

@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
-from adjoint.engine.backends.disk import store
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state import switches
+from adjoint.engine.core.state.loading import brought
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
 CANDIDATES = 6  # plans that are timed
@@ -112,6 +112,7 @@ class Cudnn:
     def __init__(self, index: int) -> None:
         self.index = index
         self.module = frontend()
+        self.store = brought("adjoint.engine.backends.disk.store")  # where there is a GPU
         self.plans: dict[tuple[Hashable, bool], Planned | None] = {}
         self.lock = Lock()  # a call sets the handle's stream first
         self.stream = -1  # the handle's
@@ -175,13 +176,13 @@ class Cudnn:
             whole = bytes(graph.serialize())
         except (self.module.cudnnGraphNotSupportedError, *errors):
             return  # not every plan can be
-        store.put(key, json.dumps(chosen.plan.uids).encode() + b"\n" + whole)
+        self.store.put(key, json.dumps(chosen.plan.uids).encode() + b"\n" + whole)
 
     def loaded(self, key: str) -> Planned | None:
         """A plan that was kept; None if there is none, or it is of no use here."""
         if STREAM_CAPTURE.graph is not None:  # a plan is tried when it is loaded
             return None
-        stored = store.get(key)
+        stored = self.store.get(key)
         if stored is None:
             return None
         uids, whole = stored.split(b"\n", 1)
@@ -261,6 +262,7 @@ class Candidates:
     def fastest(self) -> Chosen | None:
         """The fastest of the first few; the one that was, where that is known."""
         key = self.owner.key(self.operation, "name")
+        store = self.owner.store
         stored = store.get(key)
         if stored is not None:
             wanted = stored.decode()

@@ -25,7 +25,7 @@ _alone = False  # whether there are no workers here: no compiler, or no threads 
 def is_shared(target: Any) -> bool:
     """Whether workers are at hand for a large array, or worth being loaded by now."""
     global _moved
-    if HOOKS.guard is None and _moved < LOADED:
+    if not HOOKS.native_loaded and _moved < LOADED:
         _moved += target.nbytes
         return False
     return not _alone

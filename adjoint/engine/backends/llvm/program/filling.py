@@ -24,7 +24,12 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.llvm.runtime.fill_code import FilledInputs, FillTable, can_fill
-from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, address_of, looks, slow_address
+from adjoint.engine.backends.llvm.runtime.peeking import (
+    COUNTED,
+    address_of,
+    quick_address,
+    slow_address,
+)
 from adjoint.engine.compiler.package.image import ProgramImage
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.generated import function_of_text
@@ -136,7 +141,7 @@ def make_fill(
     """
     view = memoryview(words).cast("B")
     scope: dict[str, Any] = {"q": view.cast("q"), "d": view.cast("d"), "words": words}
-    scope |= {"bytes": view, "peek": looks()[0], "slow_address": slow_address}
+    scope |= {"bytes": view, "peek": quick_address(), "slow_address": slow_address}
     scope |= {"signed": signed, "refuse": refuse, "empty": np.empty, "ndarray": np.ndarray}
     lines = [f" results = [None] * {outputs}"]
     kept = [keeps(shape, _numpy(dtype)) for _, shape, dtype in image.results]

@@ -1,4 +1,12 @@
-"""The native executor: a task compiled to a table of kernels and run by the worker pool."""
+"""The native executor: a task compiled to a table of kernels and run by the worker pool.
+
+Note [loaded fragments]
+    The first large operation of a process waits for all that is imported on its way, which takes
+    longer than to read its program from disk and to run it. So what loads and runs programs is
+    apart from what makes them: nothing that is imported here imports the planner, the passes, the
+    IR of loops or the recorder of Python code. Those are brought where a program is planned, told
+    to people, or recorded from Python code (`get_ready_for_recordings`).
+"""
 
 from __future__ import annotations
 
@@ -7,16 +15,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.backends.disk import store
+from adjoint.engine.backends.disk.package_code import package_digest
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.program.filling import make_fill, refuse
 from adjoint.engine.backends.llvm.runtime import library
-from adjoint.engine.backends.llvm.runtime.fitting import make_fits
 from adjoint.engine.backends.llvm.runtime.jit import target_key
-from adjoint.engine.backends.llvm.runtime.objects import objects
-from adjoint.engine.backends.llvm.runtime.peeking import address_of, looks
+from adjoint.engine.backends.llvm.runtime.peeking import address_of
 from adjoint.engine.backends.llvm.runtime.pool import DriverStep as Entry
 from adjoint.engine.backends.llvm.runtime.pool import DriverTable, the_pool
 from adjoint.engine.backends.llvm.runtime.symbols import UnknownSymbol
@@ -28,7 +35,7 @@ from adjoint.engine.compiler.executors import (
     register_backend,
     register_compiler,
 )
-from adjoint.engine.compiler.memory.footprint import check, limit, too_much
+from adjoint.engine.compiler.memory.limits import check, limit, too_much
 from adjoint.engine.compiler.memory.places import INPUT
 from adjoint.engine.compiler.options import Options, chosen
 from adjoint.engine.compiler.package.explain import explain
@@ -40,16 +47,15 @@ from adjoint.engine.compiler.package.image import (
     from_bytes,
 )
 from adjoint.engine.compiler.package.naming import Unnameable, task_key
-from adjoint.engine.compiler.schedule.calls import HostCall
-from adjoint.engine.compiler.schedule.plan import Plan
-from adjoint.engine.compiler.schedule.steps import EagerCall
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.state.code_digest import package_digest
 from adjoint.engine.core.state.timeline import LISTENERS, Ran, keep_least, stage
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task
 from adjoint.engine.graph.record.sources import State
 from adjoint.engine.graph.sizes.extents import Sizes
+
+if TYPE_CHECKING:
+    from adjoint.engine.compiler.schedule.plan import Plan
 
 
 class Native:
@@ -125,11 +131,10 @@ class Native:
         segments: list[Any] = []
         base = self.words.ctypes.data
         address = {name: function.address for name, function in self.functions.items()}
-        calls = iter([s for s in self.plan.steps if isinstance(s, EagerCall)] if self.plan else ())
+        calls = iter(planning().host_calls(self) if None in self.image.segments else ())
         for number, entries in enumerate(self.image.segments):
             if entries is None:
-                assert self.plan is not None
-                segments.append(HostCall(next(calls), self.plan, self.arena.array, self.origin))
+                segments.append(next(calls))
                 continue
             table = DriverTable(
                 [
@@ -168,7 +173,7 @@ class Native:
             run = self.pool.run
             workers = get_num_threads() if self.parallel else 1
             for segment in self.segments:
-                if segment.__class__ is HostCall:
+                if segment.__class__ is not DriverTable:
                     segment(inputs, results)
                     continue
                 code = run(segment.address, segment.count, workers)
@@ -204,7 +209,7 @@ class Native:
             for number, segment in enumerate(self.segments):
                 start = perf_counter_ns()
                 code, times = 0, memoryview(b"")
-                if segment.__class__ is HostCall:
+                if segment.__class__ is not DriverTable:
                     segment(inputs, results)
                 else:
                     code, times = self.pool.run_timed(segment, workers)
@@ -351,20 +356,37 @@ def _gone() -> library.Text:
 
 @cache
 def get_ready() -> None:
-    """What every program needs and no program decides: LLVM, the workers' driver.
+    """What every program needs and no program decides: the workers and their driver."""
+    disk_prefix()
+    the_pool()
+    HOOKS.native_loaded = True
+
+
+@cache
+def get_ready_for_recordings() -> None:
+    """What recordings of Python code need besides.
 
     Done when `compile` is called, so that the first call of what it returns does not wait for it.
     """
-    disk_prefix()
-    the_pool()
-    HOOKS.guard = looks()[1]
-    HOOKS.objects = objects()
-    HOOKS.fits = make_fits
+    get_ready()
+    guarding, objects, fitting = (
+        importlib.import_module(f"adjoint.engine.backends.llvm.runtime.{name}")
+        for name in ("guarding", "objects", "fitting")
+    )
+    HOOKS.guard = guarding.guard_walk()
+    HOOKS.objects = objects.objects()
+    HOOKS.fits = fitting.make_fits
+
+
+def compile_operation(task: Task) -> Executable:
+    """The program of a large eager operation (Note [loaded fragments])."""
+    get_ready()
+    return compile_task(task, chosen("default", {}))
 
 
 def maker(mode: str, options: dict[str, Any]) -> ExecutorFactory:
     """The factory of native executables that `compile`'s arguments ask for."""
-    get_ready()
+    get_ready_for_recordings()
     return partial(compile_task, options=chosen(mode, options))
 
 

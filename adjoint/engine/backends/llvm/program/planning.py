@@ -27,11 +27,21 @@ from adjoint.engine.compiler.package.accounts import Account, accounts
 from adjoint.engine.compiler.package.draft import Draft, concrete, functions_of
 from adjoint.engine.compiler.package.image import ProgramImage, from_bytes, to_bytes
 from adjoint.engine.compiler.schedule.build import plan_for
+from adjoint.engine.compiler.schedule.calls import HostCall
+from adjoint.engine.compiler.schedule.steps import EagerCall
 from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.graph.eager.recorded import Unfit
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.sizes.extents import Sizes
 from adjoint.engine.graph.sizes.sizing import FILL
+
+
+def host_calls(executable: Native) -> list[HostCall]:
+    """What the eager table does in the middle of a program, in order."""
+    plan, arena = executable.plan, executable.arena
+    assert plan is not None  # programs with such calls are not kept
+    steps = [step for step in plan.steps if isinstance(step, EagerCall)]
+    return [HostCall(step, plan, arena.array, executable.origin) for step in steps]
 
 
 def compile_new(

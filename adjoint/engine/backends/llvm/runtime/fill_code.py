@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, library
-from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, looks, slow_address
-from adjoint.engine.capture.python.guards.rows import type_offset
+from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, quick_address, slow_address
+from adjoint.engine.core.object_layout import type_offset
 
 UNHELD = 2  # references to an array that only its bank holds: two lists'
 # The table: the address of the words, how many inputs, floats, arrays of results and words for
@@ -207,7 +207,7 @@ def _code() -> Any:
 @cache
 def can_fill() -> bool:
     """Whether objects are laid out as expected, tried on a few."""
-    if not COUNTED or type_offset() is None or looks()[0] is slow_address:
+    if not COUNTED or type_offset() is None or quick_address() is slow_address:
         return False
     words, result, given = np.zeros(4, np.int64), np.zeros(2), np.ones(3)
     inputs = FilledInputs({0: [(0, 0), (1, 8)]}, {1: [2]})

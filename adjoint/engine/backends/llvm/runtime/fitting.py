@@ -27,7 +27,7 @@ from adjoint.engine.backends.llvm.runtime.peeking import (
     STRIDES,
     arrays_are_laid_out,
 )
-from adjoint.engine.capture.python.guards.rows import slot_offset, type_offset
+from adjoint.engine.core.object_layout import slot_offset, type_offset
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
 

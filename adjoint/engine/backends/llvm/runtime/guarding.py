@@ -1,18 +1,22 @@
 """Looking at all that a recording depends on, as native code that walks a table of rows.
 
 A row (`capture.python.guards.rows`) says what to look at: a key of a dict, a field of an object, a
-length, what is in a container. What is there is compared by identity, which holds on most calls;
+length, what is in a container. Through Python a look at one takes half a microsecond, and a small
+step has hundreds. What is there is compared by identity, which holds on most calls;
 the number of the first row that is otherwise goes back to Python, which knows what else is as good.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from array import array
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
+from adjoint.engine.backends.llvm.runtime import fastcall, library
+from adjoint.engine.backends.llvm.runtime.peeking import COUNTED
 from adjoint.engine.capture.python.guards.class_versions import version_of, version_offset
 from adjoint.engine.capture.python.guards.dict_versions import dict_version, dict_version_offset
 from adjoint.engine.capture.python.guards.rows import (
@@ -28,6 +32,7 @@ from adjoint.engine.capture.python.guards.rows import (
 )
 from adjoint.engine.capture.python.guards.table import HELD, HELD_IN_DETAIL, Check
 from adjoint.engine.capture.python.locations import Contents, Item, Kind, Length, Location, Table
+from adjoint.engine.core.object_layout import type_offset
 
 _BLOCKS = """
 class:
@@ -247,11 +252,23 @@ define internal i64 @seek(ptr %table, ptr %key) { ret i64 NOT_FOUND }
 _MANY = 4096  # entries that are gone through to find a key's
 
 
-def text(type_offset: int) -> str:
+@cache
+def guard_walk() -> Check | None:
+    """What walks rows of guards; None where objects are not laid out as expected."""
+    where = type_offset()
+    if sys.implementation.name != "cpython" or not COUNTED or where is None:
+        return None
+    code = library.linked("guarding", text(where), fastcall.interpreter())
+    flags = fastcall.METH_FASTCALL
+    guard: Check = fastcall.builtin(code.address("guard"), name="guard", flags=flags, keep=code)
+    return guard if right(guard) else None
+
+
+def text(class_at: int) -> str:
     """The IR of `guard(rows, first, count)`, which gives the first row that does not hold."""
     kinds = keys_kind()
     numbers = {
-        "TYPE": type_offset,
+        "TYPE": class_at,
         "VERSION": version_offset() or 0,  # without one no row asks for it
         "CHANGES": dict_version_offset() or 0,
         "HELD_IN_DETAIL": HELD_IN_DETAIL,
@@ -268,6 +285,7 @@ def text(type_offset: int) -> str:
 def _walk() -> str:
     cases = " ".join(f"i64 {number}, label %{name}" for number, name in enumerate(KINDS))
     return f"""
+declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
 declare i64 @PyDict_Size(ptr)

@@ -15,12 +15,12 @@ from functools import cache
 from weakref import WeakValueDictionary
 
 from adjoint.engine.backends.disk import store
+from adjoint.engine.backends.disk.package_code import package_digest
 from adjoint.engine.backends.llvm.ir import piece_walks
 from adjoint.engine.backends.llvm.runtime import jit
 from adjoint.engine.backends.threads import present_threads
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state import forks
-from adjoint.engine.core.state.code_digest import package_digest
 
 MODULES = 4  # into which a program's functions are cut, at most: linking takes time for each
 WORTH = 800  # lines that are worth a thread of their own

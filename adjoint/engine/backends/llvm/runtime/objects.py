@@ -18,7 +18,7 @@ import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, library
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED
-from adjoint.engine.capture.python.guards.rows import slot_offset
+from adjoint.engine.core.object_layout import slot_offset
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor, wrap
 

@@ -1,9 +1,8 @@
 """Looks at Python objects that calls take all the time, as native code.
 
 Through Python, the address of an array's elements costs 2 us (NumPy describes the whole array to
-tell it), its strides in elements 1, and a look at one guard of a recording half of one; a small
-step has thirty to spend. Where the interpreter or NumPy lay out objects otherwise than expected,
-which is tried once, they are done in Python.
+tell it) and its strides in elements 1; a small step has thirty to spend. Where the interpreter or
+NumPy lay out objects otherwise than expected, which is tried once, they are done in Python.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.llvm.runtime import fastcall, guarding, library
-from adjoint.engine.capture.python.guards.rows import type_offset, word_at
-from adjoint.engine.capture.python.guards.table import Check
+from adjoint.engine.backends.llvm.runtime import fastcall, library
+from adjoint.engine.core.object_layout import type_offset, word_at
 
 HEAD = object.__basicsize__  # what every object begins with
 # Where threads run at once, lists may change under our eyes, and reference counts mean less.
@@ -118,26 +116,23 @@ def slow_address(array: Any) -> int:
 
 def address_of(array: Any) -> int:
     """Where an array's elements begin, the quick way if it is NumPy's own."""
-    return looks()[0](array) if array.__class__ is np.ndarray else slow_address(array)
+    return quick_address()(array) if array.__class__ is np.ndarray else slow_address(array)
 
 
 @cache
-def looks() -> tuple[Address, Check | None]:
-    """`address(array)`, for arrays of NumPy's own class, and what walks rows of guards.
+def quick_address() -> Address:
+    """`address(array)`, for arrays of NumPy's own class.
 
-    >>> address, _ = looks()
+    >>> address = quick_address()
     >>> array = np.arange(3)
     >>> address(array) == array.__array_interface__["data"][0]
     True
     """
-    where = type_offset()
-    if sys.implementation.name != "cpython" or not COUNTED or where is None:
-        return slow_address, None
-    code = library.linked("peeking", TEXT + guarding.text(where), fastcall.interpreter())
+    if sys.implementation.name != "cpython" or not COUNTED or type_offset() is None:
+        return slow_address
+    code = library.linked("peeking", TEXT, fastcall.interpreter())
     address: Address = fastcall.builtin(code.address("address"), name="address", keep=code)
-    flags = fastcall.METH_FASTCALL
-    guard: Check = fastcall.builtin(code.address("guard"), name="guard", flags=flags, keep=code)
-    return address if _right(address) else slow_address, guard if guarding.right(guard) else None
+    return address if _right(address) else slow_address
 
 
 @cache

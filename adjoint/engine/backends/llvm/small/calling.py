@@ -12,7 +12,7 @@ from __future__ import annotations
 from adjoint.engine.backends.llvm.runtime.peeking import HEAD
 from adjoint.engine.backends.llvm.small.comparing import NONE, OBJECT
 from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, search
-from adjoint.engine.capture.python.guards.rows import slot_offset
+from adjoint.engine.core.object_layout import slot_offset
 from adjoint.engine.tensor.tensor import Tensor
 
 # What has no words is a function, of tensors or of arrays; what is on the tape is none's.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime.peeking import HEAD
-from adjoint.engine.capture.python.guards.rows import type_offset
+from adjoint.engine.core.object_layout import type_offset
 from adjoint.engine.core.operations.listing import PART_AT, part_of
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.rng import Generator

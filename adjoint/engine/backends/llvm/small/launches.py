@@ -31,7 +31,7 @@ from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.backends.llvm.small.rows import NoRow, RowWriter, Walked, address
 from adjoint.engine.backends.threads import get_num_threads, number_address
-from adjoint.engine.compiler.memory.packing import ALIGN
+from adjoint.engine.compiler.memory.places import ALIGN
 from adjoint.engine.compiler.package.image import TEST, ProgramImage
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.operations.record import is_tensor

@@ -14,7 +14,13 @@ import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, jit, library
 from adjoint.engine.backends.llvm.runtime.objects import objects
-from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, looks, slow_address, steps
+from adjoint.engine.backends.llvm.runtime.peeking import (
+    COUNTED,
+    HEAD,
+    quick_address,
+    slow_address,
+    steps,
+)
 from adjoint.engine.backends.llvm.runtime.shared_words import MAX_WORKERS
 from adjoint.engine.backends.llvm.small import calling, inner_loops, meeting
 from adjoint.engine.core.operations.record import HOOKS
@@ -296,7 +302,7 @@ def native() -> SmallCode | None:
 
 @cache
 def _native() -> SmallCode | None:
-    address, _ = looks()
+    address = quick_address()
     world = meeting.world()
     if not COUNTED or address is slow_address or world is None:
         return None

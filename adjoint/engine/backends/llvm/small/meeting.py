@@ -28,7 +28,7 @@ from adjoint.engine.backends.llvm.runtime.peeking import (
 from adjoint.engine.backends.llvm.small import comparing, searching
 from adjoint.engine.backends.llvm.small.comparing import NDARRAY, NONE, WANTED, ArrayText
 from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, REST, search
-from adjoint.engine.capture.python.guards.rows import word_at
+from adjoint.engine.core.object_layout import word_at
 from adjoint.engine.core.spec import Size, Spec
 from adjoint.engine.tensor.tensor import Tensor, wrap
 

@@ -32,7 +32,7 @@ from adjoint.engine.backends.triton.program.late import LATE, expect
 from adjoint.engine.backends.triton.program.tables import tables
 from adjoint.engine.backends.triton.program.timing import LaunchClock, sources_of
 from adjoint.engine.backends.triton.target import TritonTarget
-from adjoint.engine.compiler.memory.footprint import too_much
+from adjoint.engine.compiler.memory.limits import too_much
 from adjoint.engine.compiler.memory.places import INPUT
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.accounts import Account, accounts

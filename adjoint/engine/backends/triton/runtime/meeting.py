@@ -16,7 +16,7 @@ import numpy as np
 from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.array.gpu.faults import BLOCKING, LATEST
 from adjoint.engine.backends.triton.runtime.direct import direct_gpu
-from adjoint.engine.capture.python.guards.rows import word_at
+from adjoint.engine.core.object_layout import word_at
 from adjoint.engine.core.operations.record import HOOKS
 
 HEAD = object.__basicsize__

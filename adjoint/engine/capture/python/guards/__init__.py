@@ -3,7 +3,3 @@
 Of what Python read on the way. Shapes, dtypes and strides of arguments are a call's key instead:
 `capture/signature.py`.
 """
-
-from .guard import Guard as Guard
-from .guards import Guards as Guards
-from .table import Check as Check

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from .rows import HEAD, keys_kind, keys_kind_of, word_at
+from adjoint.engine.core.object_layout import HEAD, word_at
+
+from .rows import keys_kind, keys_kind_of
 
 _WITH_VERSIONS = ((3, 11), (3, 12))
 

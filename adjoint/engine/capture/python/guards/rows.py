@@ -31,6 +31,7 @@ from adjoint.engine.capture.python.locations import (
     Table,
 )
 from adjoint.engine.capture.python.plain import MISSING
+from adjoint.engine.core.object_layout import HEAD, place_of, slot_offset, type_offset, word_at
 
 # What a row has native code look at; its other words are the owner, the key and what is wanted.
 # Of a class whose version is the wanted one, as many rows as its key says need not be looked at.
@@ -45,34 +46,9 @@ WORDS = 5
 NOT_SOUGHT, NOT_FOUND = -2, -1
 
 Row = tuple[int, int, int, int]
-HEAD = object.__basicsize__
 _SIZE_OF_CLASSES: int = type.__dict__["__basicsize__"].__get__(type)
 _KNOWN_DICTS = ((3, 11), (3, 12), (3, 13), (3, 14))  # Pythons whose dicts are laid out alike
 _KEYS = HEAD + 16, 10  # behind how many entries there are, and a word
-_OBJECT_SLOT = 16  # the type of a member that is an object and may be absent: Py_T_OBJECT_EX
-
-
-def word_at(address: int) -> int:
-    """The word of memory at an address."""
-    return ctypes.c_size_t.from_address(address).value
-
-
-class _MemberDef(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("type", ctypes.c_int),
-        ("offset", ctypes.c_ssize_t),
-    ]
-
-
-def _offset(samples: list[tuple[Any, Any]], size: int) -> int | None:
-    """Where in objects like these the second of each pair is kept, if that is one place."""
-    offsets = [
-        offset
-        for offset in range(0, size, 8)
-        if all(word_at(id(obj) + offset) == id(value) for obj, value in samples)
-    ]
-    return offsets[0] if len(offsets) == 1 else None
 
 
 class _A:
@@ -84,15 +60,8 @@ class _B(_A):
 
 
 @cache
-def type_offset() -> int | None:
-    """Where objects keep their class."""
-    samples: list[Any] = [_A(), _B(), [], 1.5, "a"]
-    return _offset([(x, type(x)) for x in samples], HEAD)
-
-
-@cache
 def _order_offset() -> int | None:
-    return _offset([(x, x.__mro__) for x in (_A, _B, Location)], _SIZE_OF_CLASSES)
+    return place_of([(x, x.__mro__) for x in (_A, _B, Location)], _SIZE_OF_CLASSES)
 
 
 @cache
@@ -104,7 +73,7 @@ def _function_offset(name: str) -> int | None:
         return a
 
     samples = [(fn, getattr(fn, name)) for fn in (first, second)]
-    return _offset(samples, types.FunctionType.__basicsize__)
+    return place_of(samples, types.FunctionType.__basicsize__)
 
 
 @cache
@@ -133,19 +102,6 @@ def keys_kind_of(table: dict[Any, Any]) -> int:
 
 class _Word(str):
     pass
-
-
-@lru_cache(maxsize=1024)
-def slot_offset(descriptor: Any) -> int | None:
-    """Where objects keep what a descriptor of `__slots__` gives."""
-    definition = id(descriptor) + HEAD + 24  # behind the class and the two names
-    if type(descriptor) is not types.MemberDescriptorType:
-        return None
-    if word_at(id(descriptor) + HEAD) != id(descriptor.__objclass__):
-        return None
-    member = _MemberDef.from_address(word_at(definition))
-    named = member.name == descriptor.__name__.encode()
-    return int(member.offset) if named and member.type == _OBJECT_SLOT else None
 
 
 def dict_of(cls: type) -> dict[str, Any] | None:

@@ -15,10 +15,9 @@ from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.recomputation.lifetimes import Lifetimes
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
+from adjoint.engine.graph.remat_strategies import DEFAULT
 from adjoint.engine.graph.sizes.extents import typical
 
-STRATEGIES = ("memory", "speed", "balanced")
-DEFAULT = "balanced"
 NEAR = 3  # a reader at most so many heavy nodes on does not count as late
 SMALLEST = 1 << 12  # bytes: smaller values are not worth a node
 

@@ -26,7 +26,6 @@ from adjoint.engine.graph.passes.recomputation.lifetimes import Lifetimes, is_li
 from adjoint.engine.graph.passes.recomputation.mincut import NEVER, Network
 from adjoint.engine.graph.passes.recomputation.recompute import (
     CPU,
-    DEFAULT,
     NEAR,
     SMALLEST,
     Costs,
@@ -37,6 +36,7 @@ from adjoint.engine.graph.passes.recomputation.recompute import (
     work,
 )
 from adjoint.engine.graph.passes.recomputation.segments import shorten
+from adjoint.engine.graph.remat_strategies import DEFAULT
 from adjoint.engine.graph.sizes.extents import typical
 
 ROUNDS = 3  # peaks that are looked at

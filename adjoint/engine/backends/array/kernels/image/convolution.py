@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.kernels.reduce.reduction import widen
-from adjoint.engine.backends.array.libraries.eager import convolved
 from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.state.loading import brought
 from adjoint.engine.ops.image import convolution as ops
 
 Array = Any
@@ -85,7 +85,8 @@ def by_library(xp: Any, record: Any, x: Array, y: Array, *geometry: Any) -> Arra
     """A record's result by cuDNN; None on other devices, and for what cuDNN does not do."""
     if xp.__name__ != "cupy" or not x.size or not y.size:
         return None
-    return convolved(record, x, y, *geometry)
+    eager = brought("adjoint.engine.backends.array.libraries.eager")  # on a GPU alone
+    return eager.convolved(record, x, y, *geometry)
 
 
 @lowers(ops.CONVOLUTION)

@@ -1,0 +1,235 @@
+"""The first moments of a process: imports, first operations, first ten training steps.
+
+    python -m benchmarks.beginnings [--processes 7] [--steps mlp cnn gpt] [kind ...]
+
+Every figure is the median of processes of their own. An operation is timed where it is the first
+of its process on many elements, once with an empty disk cache and then with what that left; beside
+it stands how many modules that call imported. Ten steps are eager AdamW steps of
+`benchmarks.families` from an empty cache, with PyTorch's in turns; the imports are not in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+IMPORTS = ("adjoint", "adjoint.nn", "adjoint.distributed", "adjoint.optim")
+STEPS = 10
+Figures = dict[str, float]
+
+
+def normal(ad: Any, *shape: int, grad: bool = False) -> Any:
+    """A tensor around memory of NumPy's: making it computes nothing."""
+    drawn = np.random.default_rng(0).standard_normal(shape, np.float32)
+    return ad.from_numpy(drawn).requires_grad_(grad)
+
+
+def softmax(ad: Any) -> Callable[[], Any]:
+    """Over rows of 512."""
+    x = normal(ad, 512, 512)
+    return lambda: ad.softmax(x, -1)
+
+
+def gelu(ad: Any) -> Callable[[], Any]:
+    """Of 262,144 elements."""
+    x, gelu = normal(ad, 512, 512), ad.nn.functional.gelu
+    return lambda: gelu(x)
+
+
+def layer_norm(ad: Any) -> Callable[[], Any]:
+    """With gradients of operand, weight and bias."""
+    x, w, b = (normal(ad, *shape, grad=True) for shape in ((512, 512), (512,), (512,)))
+    g, norm = normal(ad, 512, 512), ad.nn.functional.layer_norm
+    return lambda: norm(x, (512,), w, b).backward(g)
+
+
+def cross_entropy(ad: Any) -> Callable[[], Any]:
+    """With its gradient."""
+    x, entropy = normal(ad, 512, 512, grad=True), ad.nn.functional.cross_entropy
+    y = ad.from_numpy(np.random.default_rng(1).integers(0, 512, 512))
+    return lambda: entropy(x, y).backward()
+
+
+def conv2d(ad: Any) -> Callable[[], Any]:
+    """With the gradients of images and filters."""
+    x, w = normal(ad, 8, 16, 32, 32, grad=True), normal(ad, 32, 16, 3, 3, grad=True)
+    g, convolve = normal(ad, 8, 32, 32, 32), ad.nn.functional.conv2d
+    return lambda: convolve(x, w, padding=1).backward(g)
+
+
+def matmul(ad: Any) -> Callable[[], Any]:
+    """Of matrices of 256 rows and columns."""
+    x, y = normal(ad, 256, 256), normal(ad, 256, 256)
+    return lambda: x @ y
+
+
+def attention(ad: Any) -> Callable[[], Any]:
+    """Scaled dot-product attention, 4 heads over 128 positions."""
+    q = normal(ad, 4, 4, 128, 64)
+    attend = ad.nn.functional.scaled_dot_product_attention
+    return lambda: attend(q, q, q)
+
+
+def randn(ad: Any) -> Callable[[], Any]:
+    """100,000 draws."""
+    return lambda: ad.randn(100_000)
+
+
+def sort(ad: Any) -> Callable[[], Any]:
+    """Of 100,000 elements."""
+    x = normal(ad, 100_000)
+    return lambda: ad.sort(x)
+
+
+def adam(ad: Any) -> Callable[[], Any]:
+    """A step of Adam's on 266,000 parameters."""
+    weights = [ad.nn.Parameter(normal(ad, n, 512)) for n in (512, 8)]
+    for w in weights:
+        w.grad = normal(ad, *w.shape)
+    step: Callable[[], Any] = ad.optim.Adam(weights, lr=1e-3).step
+    return step
+
+
+KINDS: dict[str, Callable[[Any], Callable[[], Any]]] = {
+    kind.__name__: kind
+    for kind in (
+        softmax, gelu, layer_norm, cross_entropy, conv2d, matmul, attention, randn, sort, adam,
+    )
+}  # fmt: skip
+
+
+def milliseconds(call: Callable[[], Any]) -> float:
+    """How long a call takes."""
+    start = time.perf_counter()
+    call()
+    return 1e3 * (time.perf_counter() - start)
+
+
+def first_call(kind: str) -> Figures:
+    """The first call of an operation in this process, and the second."""
+    import adjoint as ad
+
+    call = KINDS[kind](ad)
+    before = len(sys.modules)
+    first = milliseconds(call)
+    imported = len(sys.modules) - before
+    return {"first": first, "second": milliseconds(call), "modules": imported}
+
+
+def first_import(name: str) -> Figures:
+    """The import of a module in this process, after NumPy's."""
+    return {"first": milliseconds(lambda: importlib.import_module(name))}
+
+
+def first_steps(family: str, framework: str) -> Figures:
+    """The first steps of training in this process."""
+    from benchmarks.families import FAMILIES
+    from benchmarks.worker import make_step
+
+    step, batch = make_step(importlib.import_module(framework), FAMILIES[family])
+    losses: list[float] = []
+    each = [milliseconds(lambda: losses.append(float(step(*batch)))) for _ in range(STEPS)]
+    return {"all": sum(each), "first": each[0], "last": each[-1], "loss": losses[-1]}
+
+
+ASKED: dict[str, Callable[..., Figures]] = {
+    "call": first_call, "import": first_import, "steps": first_steps,
+}  # fmt: skip
+
+
+def in_new_process(*asked: str, cache: str) -> Figures:
+    """The same in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "benchmarks.beginnings", "--here", *asked],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "ADJOINT_CACHE_DIR": cache},
+    )
+    figures: Figures = json.loads(done.stdout)
+    return figures
+
+
+def middle(runs: list[Figures]) -> Figures:
+    """The median of each figure."""
+    return {name: statistics.median([run[name] for run in runs]) for name in runs[0]}
+
+
+def from_empty(count: int, *asked: str) -> Figures:
+    """Medians of processes that each begin with an empty cache."""
+    runs: list[Figures] = []
+    for _ in range(count):
+        with tempfile.TemporaryDirectory() as cache:
+            runs.append(in_new_process(*asked, cache=cache))
+    return middle(runs)
+
+
+def show_imports(count: int) -> None:
+    """A line for each module."""
+    print(f"{'import, after NumPy':<24}{'ms':>8}")
+    with tempfile.TemporaryDirectory() as cache:
+        for name in IMPORTS:
+            runs = [in_new_process("import", name, cache=cache) for _ in range(count)]
+            print(f"{name:<24}{middle(runs)['first']:8.1f}", flush=True)
+
+
+def show_calls(count: int, kinds: list[str]) -> None:
+    """A line for each kind of operation."""
+    print(
+        f"\n{'first call, ms':<16}{'empty cache':>12}{'from disk':>11}{'modules':>9}{'second':>9}"
+    )
+    for kind in kinds:
+        cold = from_empty(max(count // 2, 1), "call", kind)
+        with tempfile.TemporaryDirectory() as cache:
+            in_new_process("call", kind, cache=cache)
+            kept = middle([in_new_process("call", kind, cache=cache) for _ in range(count)])
+        figures = f"{cold['first']:12.1f}{kept['first']:11.1f}{kept['modules']:9.0f}"
+        print(f"{kind:<16}{figures}{kept['second']:9.2f}", flush=True)
+
+
+def show_steps(count: int, families: list[str]) -> None:
+    """A line for each family and framework."""
+    print(f"\n{f'first {STEPS} steps, ms':<24}{'all':>9}{'first':>9}{'last':>9}")
+    for family in families:
+        runs: dict[str, list[Figures]] = {"torch": [], "adjoint": []}
+        for _ in range(count):
+            for framework, seen in runs.items():
+                seen.append(from_empty(1, "steps", family, framework))
+        for framework, seen in runs.items():
+            found = middle(seen)
+            times = "".join(f"{found[name]:9.1f}" for name in ("all", "first", "last"))
+            print(f"{f'{family} {framework}':<24}{times}", flush=True)
+
+
+def main() -> None:
+    """Measure what is asked for, or all of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)}")
+    parser.add_argument("--processes", type=int, default=7)
+    parser.add_argument("--steps", nargs="*", default=["mlp", "cnn", "gpt"])
+    parser.add_argument("--here", nargs="+", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.here:
+        asked, *rest = given.here
+        print(json.dumps(ASKED[asked](*rest)))
+        return
+    if not given.kinds:
+        show_imports(given.processes)
+    show_calls(given.processes, given.kinds or list(KINDS))
+    if not given.kinds and given.steps:
+        show_steps(given.processes, given.steps)
+
+
+if __name__ == "__main__":
+    main()
