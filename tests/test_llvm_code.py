@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adjoint.engine.backends.llvm.linking import elf, placing
 from adjoint.engine.backends.llvm.runtime import emitting, fastcall, guarding, jit, library, peeking
 
 # -- calls ----------------------------------------------------------------------------------------
@@ -170,6 +171,171 @@ def test_compiling_in_several_threads() -> None:
     for thread in group:
         thread.join(60)
     assert not wrong
+
+
+# -- object code placed without LLVM (Note [placed code]) ------------------------------------------
+
+PLACED = {
+    "a call inside": """
+define internal i64 @twice(i64 %x) noinline { %y = shl i64 %x, 1 ret i64 %y }
+define i64 @f(i64 %x) { %y = call i64 @twice(i64 %x) %z = add i64 %y, 3 ret i64 %z }""",
+    "a call outside": """
+declare i64 @given(i64)
+define i64 @f(i64 %x) { %y = call i64 @given(i64 %x) %z = call i64 @given(i64 %y) ret i64 %z }""",
+    "a call of the process": """
+declare i64 @labs(i64)
+define i64 @f(i64 %x) { %y = call i64 @labs(i64 %x) ret i64 %y }""",
+    "a variable outside": """
+@given = external global i64
+define i64 @f(i64 %x) { %y = ptrtoint ptr @given to i64 %z = xor i64 %x, %y ret i64 %z }""",
+    "constants": """
+@table = private constant [5 x i64] [i64 3, i64 -1, i64 4, i64 1, i64 -5]
+define i64 @f(i64 %x) {
+  %k = urem i64 %x, 5
+  %p = getelementptr [5 x i64], ptr @table, i64 0, i64 %k
+  %v = load i64, ptr %p
+  %d = uitofp i64 %k to double
+  %e = fmul double %d, 0x4005BF0A8B145769
+  %i = fptosi double %e to i64
+  %w = insertelement <2 x i64> <i64 7, i64 11>, i64 %v, i64 0
+  %s = mul <2 x i64> %w, <i64 13, i64 17>
+  %a = extractelement <2 x i64> %s, i64 0
+  %b = extractelement <2 x i64> %s, i64 1
+  %c = add i64 %a, %b
+  %r = add i64 %c, %i
+  ret i64 %r
+}""",
+    "variables": """
+@count = internal global i64 5
+@empty = internal global [3 x i64] zeroinitializer
+define i64 @f(i64 %x) {
+  %c = load i64, ptr @count
+  %k = urem i64 %x, 3
+  %p = getelementptr [3 x i64], ptr @empty, i64 0, i64 %k
+  %e = load i64, ptr %p
+  %n = add i64 %c, %x
+  store i64 %n, ptr @count
+  store i64 %c, ptr %p
+  %r = mul i64 %n, 1000003
+  %s = add i64 %r, %e
+  ret i64 %s
+}""",
+    "addresses in a table": """
+define internal i64 @one(i64 %x) noinline { %y = add i64 %x, 1 ret i64 %y }
+define internal i64 @two(i64 %x) noinline { %y = mul i64 %x, 3 ret i64 %y }
+@both = internal global [2 x ptr] [ptr @one, ptr @two]
+define i64 @f(i64 %x) {
+  %k = and i64 %x, 1
+  %p = getelementptr [2 x ptr], ptr @both, i64 0, i64 %k
+  %g = load ptr, ptr %p
+  %y = call i64 %g(i64 %x)
+  ret i64 %y
+}""",
+    "a table of branches": """
+declare i64 @given(i64)
+define i64 @f(i64 %x) {
+  %k = and i64 %x, 7
+  switch i64 %k, label %other [i64 0, label %a  i64 1, label %b  i64 2, label %c  i64 3, label %d
+                               i64 4, label %a  i64 5, label %c  i64 6, label %e]
+a:
+  %ra = call i64 @given(i64 %x)
+  ret i64 %ra
+b:
+  ret i64 17
+c:
+  %rc = mul i64 %x, %x
+  ret i64 %rc
+d:
+  %rd = sub i64 9, %x
+  ret i64 %rd
+e:
+  %re = xor i64 %x, -1
+  ret i64 %re
+other:
+  ret i64 %x
+}""",
+}
+ON_LINUX = pytest.mark.skipif(not placing.is_able(), reason="code is placed on Linux alone")
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+def _given(x: int) -> int:
+    return 5 * x - 2
+
+
+@ON_LINUX
+@pytest.mark.parametrize("what", PLACED)
+def test_placed_code_does_what_linked_code_does(what: str) -> None:
+    code = jit.assemble(PLACED[what])
+    names, image = jit.unpack(code)
+    symbols = {"given": ctypes.cast(_given, ctypes.c_void_p).value or 0}
+    placed = placing.place(image, names, symbols)  # no refusal: LLVM would not be needed
+    linked = jit.link_by_llvm(code, symbols)
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+    one, other = call(placed["f"]), call(linked.address("f"))
+    numbers = [*range(24), -1, -7, 2**40 + 3, *range(8)]
+    assert [one(x) for x in numbers] == [other(x) for x in numbers]
+    placed.close()
+
+
+@ON_LINUX
+def test_object_files_that_are_not_understood_are_refused() -> None:
+    """Damaged in any place they are placed, without being run, or refused; nothing else."""
+    names, image = jit.unpack(jit.assemble(PLACED["constants"]))
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(400):
+        damaged = bytearray(image)
+        for at in rng.integers(0, len(image), 2):
+            damaged[at] = rng.integers(256)
+        cut = len(image) if rng.integers(4) else int(rng.integers(len(image)))
+        try:
+            placing.place(bytes(damaged[:cut]), names, {}).close()
+        except elf.Unplaceable:
+            refused += 1
+    assert 50 < refused < 400
+    text = "@t = thread_local global i64 3\ndefine i64 @f() { %x = load i64, ptr @t ret i64 %x }"
+    names, image = jit.unpack(jit.assemble(text))
+    with pytest.raises(elf.Unplaceable):
+        placing.place(image, names, {})
+
+
+@pytest.mark.parametrize("base", [0x7F12_3456_7000, 0x10_0000])
+def test_relocations_of_the_other_processor(base: int) -> None:
+    """Read back from the bytes that x86 would execute: calls, constants, entries of the table."""
+    text = """
+declare i64 @given(i64)
+@there = external global i64
+@own = private constant [2 x i64] [i64 1234, i64 5678]
+define i64 @f(i64 %x) {
+  %b = call i64 @given(i64 %x)
+  %v = load volatile i64, ptr @there
+  %p = getelementptr [2 x i64], ptr @own, i64 0, i64 1
+  %w = load volatile i64, ptr %p
+  %s = add i64 %b, %v
+  %r = add i64 %s, %w
+  ret i64 %r
+}"""
+    image = jit.object_for(text, "x86_64-unknown-linux-gnu", "x86-64", "", level=1)
+    found = elf.read_object(image)
+    symbols = {"given": 0x1111_2222_3333, "there": 0x4444_5555_6666}
+    layout = placing.CodeLayout(found, placing.MACHINES[found.machine], symbols)
+    memory = layout.filled(base)
+
+    def word(at: int) -> int:
+        return int.from_bytes(memory[at - base :][:8], "little")
+
+    def reached(at: int) -> int:  # by a displacement from behind it
+        return at + 4 + int.from_bytes(memory[at - base :][:4], "little", signed=True)
+
+    places = {r.symbol.name: base + layout.starts[r.section] + r.offset for r in found.relocations}
+    stub = reached(places["given"])
+    assert memory[places["given"] - base - 1] == 0xE8  # call
+    assert memory[stub - base :][:2] == b"\xff\x25"  # jmp through memory
+    assert word(reached(stub + 2)) == symbols["given"]
+    assert word(reached(places["there"])) == symbols["there"]
+    (own,) = [at for name, at in places.items() if name not in symbols]
+    assert word(reached(own)) == 5678
 
 
 # -- several modules at once ----------------------------------------------------------------------

@@ -47,6 +47,8 @@ from adjoint.nn.parameter import Buffer, Parameter
 
 if TYPE_CHECKING:
     from adjoint.engine.graph.session.graph import Graph
+else:
+    Graph = Any  # it comes with what records one
 
 # Under PyTorch's names, for libraries that register parameters themselves.
 _global_buffer_registration_hooks = GLOBAL.register_buffer

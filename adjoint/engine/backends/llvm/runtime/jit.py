@@ -19,6 +19,9 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from adjoint.engine.backends.llvm.linking.elf import Unplaceable
+from adjoint.engine.backends.llvm.linking.host import kept_name
+from adjoint.engine.backends.llvm.linking.placing import place
 from adjoint.engine.backends.llvm.runtime.emitting import emit_all
 from adjoint.engine.core.state import forks
 
@@ -81,12 +84,18 @@ def _linker() -> Any:
     return _llvm().create_lljit_compiler(_machine(), use_jit_link=True)
 
 
+@cache
 def target_key() -> str:
     """What code depends on besides its IR: processor, features, versions; part of cache keys.
 
     >>> target_key() == target_key()
     True
     """
+    return kept_name(_asked)
+
+
+def _asked() -> str:
+    """The same by LLVM."""
     with _lock:
         # Inside: a fork waits for the lock, but not for a module that another thread is importing,
         # which its child could never import.
@@ -232,6 +241,15 @@ def link(code: bytes, symbols: Mapping[str, int] = NO_SYMBOLS) -> LinkedCode:
 
     What `symbols` does not name is looked for in the process: the C and mathematical libraries.
     """
+    names, image = unpack(code)
+    try:
+        return LinkedCode(place(image, names, symbols), tuple(names))
+    except Unplaceable:
+        return link_by_llvm(code, symbols)
+
+
+def link_by_llvm(code: bytes, symbols: Mapping[str, int] = NO_SYMBOLS) -> LinkedCode:
+    """`link` by LLVM's own linker, which knows all that there is in object files."""
     names, image = unpack(code)
     with _lock:
         builder = _llvm().JITLibraryBuilder().add_object_img(image).add_current_process()

@@ -1,0 +1,1 @@
+"""Kept object code made callable without LLVM, and the name of this machine."""
