@@ -376,8 +376,7 @@ ELSEWHERE = {
 # Entered among the modules at once, so that `import adjoint.mps` finds them.
 FACADES = {path: absent.facade(path) for path in absent.ABSENT if "." not in path}
 
-for _name in EAGER:
-    importlib.import_module(_name)
+bring(EAGER)
 install(Tensor)
 
 
