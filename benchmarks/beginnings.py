@@ -4,7 +4,8 @@
 
 Every figure is the median of processes of their own. An operation is timed where it is the first
 of its process on many elements, once with an empty disk cache and then with what that left; beside
-it stands how many modules that call imported. Ten steps are eager AdamW steps of
+it stand the processor time of the call, which other programs on the machine change less, and how
+many modules it imported. Ten steps are eager AdamW steps of
 `benchmarks.families` from an empty cache, with PyTorch's in turns; the imports are not in them.
 """
 
@@ -109,11 +110,12 @@ KINDS: dict[str, Callable[[Any], Callable[[], Any]]] = {
 }  # fmt: skip
 
 
-def milliseconds(call: Callable[[], Any]) -> float:
-    """How long a call takes."""
-    start = time.perf_counter()
+def timed(call: Callable[[], Any]) -> Figures:
+    """Milliseconds that a call takes, and of processors."""
+    start, used = time.perf_counter(), time.process_time()
     call()
-    return 1e3 * (time.perf_counter() - start)
+    wall, processor = time.perf_counter() - start, time.process_time() - used
+    return {"ms": 1e3 * wall, "processor": 1e3 * processor}
 
 
 def first_call(kind: str) -> Figures:
@@ -122,14 +124,14 @@ def first_call(kind: str) -> Figures:
 
     call = KINDS[kind](ad)
     before = len(sys.modules)
-    first = milliseconds(call)
+    first = timed(call)
     imported = len(sys.modules) - before
-    return {"first": first, "second": milliseconds(call), "modules": imported}
+    return {**first, "second": timed(call)["ms"], "modules": imported}
 
 
 def first_import(name: str) -> Figures:
     """The import of a module in this process, after NumPy's."""
-    return {"first": milliseconds(lambda: importlib.import_module(name))}
+    return timed(lambda: importlib.import_module(name))
 
 
 def first_steps(family: str, framework: str) -> Figures:
@@ -139,8 +141,9 @@ def first_steps(family: str, framework: str) -> Figures:
 
     step, batch = make_step(importlib.import_module(framework), FAMILIES[family])
     losses: list[float] = []
-    each = [milliseconds(lambda: losses.append(float(step(*batch)))) for _ in range(STEPS)]
-    return {"all": sum(each), "first": each[0], "last": each[-1], "loss": losses[-1]}
+    each = [timed(lambda: losses.append(float(step(*batch)))) for _ in range(STEPS)]
+    whole = {name: sum([figures[name] for figures in each]) for name in each[0]}
+    return {**whole, "first": each[0]["ms"], "last": each[-1]["ms"], "loss": losses[-1]}
 
 
 ASKED: dict[str, Callable[..., Figures]] = {
@@ -175,41 +178,47 @@ def from_empty(count: int, *asked: str) -> Figures:
     return middle(runs)
 
 
+def line(title: str, figures: Figures, *names: str) -> None:
+    """A row of a table."""
+    print(f"{title:<24}" + "".join(f"{figures[name]:11.1f}" for name in names), flush=True)
+
+
+def head(title: str, *names: str) -> None:
+    """What stands above the columns."""
+    print(f"\n{title:<24}" + "".join(f"{name:>11}" for name in names))
+
+
 def show_imports(count: int) -> None:
     """A line for each module."""
-    print(f"{'import, after NumPy':<24}{'ms':>8}")
+    head("import, after NumPy", "ms", "processor")
     with tempfile.TemporaryDirectory() as cache:
         for name in IMPORTS:
             runs = [in_new_process("import", name, cache=cache) for _ in range(count)]
-            print(f"{name:<24}{middle(runs)['first']:8.1f}", flush=True)
+            line(name, middle(runs), "ms", "processor")
 
 
 def show_calls(count: int, kinds: list[str]) -> None:
-    """A line for each kind of operation."""
-    print(
-        f"\n{'first call, ms':<16}{'empty cache':>12}{'from disk':>11}{'modules':>9}{'second':>9}"
-    )
+    """Two lines for each kind of operation."""
+    head("first call", "ms", "processor", "modules", "second, ms")
     for kind in kinds:
         cold = from_empty(max(count // 2, 1), "call", kind)
+        line(f"{kind}, empty cache", cold, "ms", "processor", "modules", "second")
         with tempfile.TemporaryDirectory() as cache:
             in_new_process("call", kind, cache=cache)
             kept = middle([in_new_process("call", kind, cache=cache) for _ in range(count)])
-        figures = f"{cold['first']:12.1f}{kept['first']:11.1f}{kept['modules']:9.0f}"
-        print(f"{kind:<16}{figures}{kept['second']:9.2f}", flush=True)
+        line(f"{kind}, from disk", kept, "ms", "processor", "modules", "second")
 
 
 def show_steps(count: int, families: list[str]) -> None:
     """A line for each family and framework."""
-    print(f"\n{f'first {STEPS} steps, ms':<24}{'all':>9}{'first':>9}{'last':>9}")
+    head(f"first {STEPS} steps", "ms", "processor", "first, ms", "last, ms")
     for family in families:
         runs: dict[str, list[Figures]] = {"torch": [], "adjoint": []}
         for _ in range(count):
             for framework, seen in runs.items():
                 seen.append(from_empty(1, "steps", family, framework))
         for framework, seen in runs.items():
-            found = middle(seen)
-            times = "".join(f"{found[name]:9.1f}" for name in ("all", "first", "last"))
-            print(f"{f'{family} {framework}':<24}{times}", flush=True)
+            line(f"{family}, {framework}", middle(seen), "ms", "processor", "first", "last")
 
 
 def main() -> None:
