@@ -46,7 +46,7 @@ def digest_of(root: str, parts: Iterable[str]) -> str:
     if not TELLS_CHANGES or changed_since_start(changes):
         return code_digest(root, parts)
     told = _told(files)
-    key = key_of("code", root, *told)
+    key = key_of("code", root, "\n".join(told))
     known = (store.get(key) or b"").decode("ascii", "replace")
     if re.fullmatch("[0-9a-f]{32}", known):
         return known

@@ -20,9 +20,9 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from adjoint.engine.backends.disk.private import CachedFile, PrivateFolder
 
@@ -85,8 +85,7 @@ def parse_size(text: str) -> int:
     return int(float(match[1]) * UNITS[match[2]])
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """What a cache holds."""
 
     folder: Path | None

@@ -52,7 +52,7 @@ def code_files(root: str, parts: Iterable[str]) -> dict[str, os.stat_result]:
             for entry in entries:
                 if entry.name.endswith(".py"):
                     found[entry.path] = entry.stat()
-                elif entry.is_dir():
+                elif entry.name != "__pycache__" and entry.is_dir():
                     pending.append(entry.path)
     return found
 

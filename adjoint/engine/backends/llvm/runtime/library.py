@@ -8,15 +8,16 @@ instead of sixty names.
 
 from __future__ import annotations
 
+import importlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 from weakref import WeakValueDictionary
 
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.disk.package_code import package_digest
-from adjoint.engine.backends.llvm.ir import piece_walks
 from adjoint.engine.backends.llvm.runtime import jit
 from adjoint.engine.backends.threads import present_threads
 from adjoint.engine.core.identity.keys import key_of
@@ -46,14 +47,19 @@ _lock = forks.lock(forks.LockOrder.LIBRARY)
 
 def linked(kind: str, text: str, symbols: Mapping[str, int] = jit.NO_SYMBOLS) -> jit.LinkedCode:
     """A module of the compiler's own, from disk or assembled, ready to be called."""
-    disk, key = store.default(), key_of(kind, jit.target_key(), text)
+    return _linked(key_of(kind, jit.target_key(), text), lambda: text, symbols)
+
+
+def _linked(key: str, write: Callable[[], str], symbols: Mapping[str, int]) -> jit.LinkedCode:
+    """A module that is kept under a key, or is written and assembled."""
+    disk = store.default()
     stored = disk.get(key)
     if stored is not None:
         try:
             return jit.link(stored, symbols)
         except jit.AssemblyError:  # not what assembling gives: assemble it again
             disk.drop(key)
-    code = jit.assemble(text)
+    code = jit.assemble(write())
     disk.put(key, code)
     return jit.link(code, symbols)
 
@@ -102,7 +108,7 @@ def _bring(
 
 def _module_text(texts: Iterable[Text]) -> str:
     """A module of functions, with the declarations they need; what all share is not in it."""
-    texts, shared = list(texts), piece_walks.declarations()
+    texts, shared = list(texts), _piece_walks().declarations()
     declarations = sorted({shared.get(d, d) for _, needed in texts for d in needed})
     return "\n".join([*declarations, *(text for text, _ in texts)])
 
@@ -147,5 +153,12 @@ def _enter(
 @cache
 def _shared() -> tuple[jit.LinkedCode, Mapping[str, int]]:
     """What modules call without having it, and its addresses."""
-    code = linked("piece_walks", piece_walks.module_text())
+    # By the package's code: to write it, kernels' own words for vectors would have to be loaded.
+    key = key_of("piece_walks", jit.target_key(), package_digest())
+    code = _linked(key, lambda: str(_piece_walks().module_text()), jit.NO_SYMBOLS)
     return code, {name: code.address(name) for name in code.names}
+
+
+def _piece_walks() -> Any:
+    """The part that writes what modules share."""
+    return importlib.import_module("adjoint.engine.backends.llvm.ir.piece_walks")
