@@ -9,12 +9,13 @@ import sys
 import threading
 import weakref
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from adjoint.engine.backends.llvm.linking import elf, placing
+from adjoint.engine.backends.llvm.linking import elf, host, placing
 from adjoint.engine.backends.llvm.runtime import emitting, fastcall, guarding, jit, library, peeking
 
 # -- calls ----------------------------------------------------------------------------------------
@@ -336,6 +337,44 @@ define i64 @f(i64 %x) {
     assert word(reached(places["there"])) == symbols["there"]
     (own,) = [at for name, at in places.items() if name not in symbols]
     assert word(reached(own)) == 5678
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what Linux tells of its processors")
+def test_the_name_of_the_machine_is_kept_for_this_machine_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADJOINT_CACHE_DIR", str(tmp_path / "cache"))
+    about = tmp_path / "cpuinfo"
+    monkeypatch.setattr(host, "CPUINFO", str(about))
+    asked: list[str] = []
+
+    def ask() -> str:
+        asked.append(about.read_text() if about.exists() else "")
+        return f"machine {len(asked)}"
+
+    def told(text: str) -> str:
+        about.write_text(text)
+        return host.kept_name(ask)
+
+    named = host.INSTRUCTIONS.get(platform.machine())
+    if named is None:
+        pytest.skip("an unknown processor")
+    one = f"processor : 0\nmodel : 1\nMHz : 800\n{named} : a b\n\n"
+    assert told(one) == "machine 1"
+    assert told(one.replace("800", "1700")) == "machine 1"
+    assert told(one.replace("a b", "a b c")) == "machine 2"
+    assert told(one.replace("model : 1", "model : 2")) == "machine 3"
+    assert told(one) == "machine 1"
+    other = one.replace("model : 1", "CPU part : 0xd0c")
+    assert told(one + other) == (
+        "machine 4" if platform.machine() in host.ALL_CORES else "machine 1"
+    )
+    count = len(asked)
+    for text in ("", one.replace(named, "frequencies")):  # nothing is known: asked each time
+        assert told(text) != told(text)
+    assert len(asked) == count + 4
+    about.unlink()
+    assert host.kept_name(ask) != host.kept_name(ask)
 
 
 # -- several modules at once ----------------------------------------------------------------------

@@ -25,14 +25,16 @@ TELLING = frozenset(
 # Cores of one processor may differ on Arm, where LLVM looks at all of them. On x86 it asks the one
 # it runs on, and to list hundreds takes long.
 ALL_CORES = frozenset({"aarch64", "arm64"})
+# The line that names its instructions; another processor's is there where one is emulated.
+INSTRUCTIONS = {"x86_64": "flags", "aarch64": "Features", "arm64": "Features"}
 
 
 def kept_name(ask: Callable[[], str]) -> str:
     """What `ask` tells of this machine, from the disk cache if it was asked before."""
-    about = [*_processor(), *_assembler()]
-    if not about:
+    processor, assembler = [*_processor()], [*_assembler()]
+    if not processor or not assembler:
         return ask()
-    key = key_of("host", *about)
+    key = key_of("host", str(len(processor)), *processor, *assembler)
     known = store.get(key)
     if known is not None:
         return known.decode()
@@ -51,7 +53,8 @@ def _processor() -> Iterator[str]:
             lines = set(_telling(file, system.machine in ALL_CORES))
     except OSError:
         return
-    if any(line.startswith(("flags", "Features")) for line in lines):
+    named = INSTRUCTIONS.get(system.machine)
+    if named is not None and any(line.startswith(named) for line in lines):
         yield from (system.machine, system.release, *sorted(lines))
 
 
@@ -66,8 +69,12 @@ def _telling(file: Iterator[str], to_the_end: bool) -> Iterator[str]:
 def _assembler() -> Iterator[str]:
     """LLVM's files: which they are, and that they are the same as before."""
     spec = importlib.util.find_spec("llvmlite")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
+    folders = (spec.submodule_search_locations or ()) if spec else ()
+    for folder in folders:
         for part in ("_version.py", "binding"):
             path = os.path.join(folder, part)
-            about = os.stat(path)
-            yield f"{path} {about.st_ino} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}"
+            try:
+                x = os.stat(path)
+            except OSError:  # in an archive
+                return
+            yield f"{path} {x.st_ino} {x.st_size} {x.st_mtime_ns} {x.st_ctime_ns}"
