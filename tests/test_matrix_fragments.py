@@ -120,3 +120,49 @@ def test_higher_derivatives_go_through_programs(fn: Any) -> None:
     with CONTEXT.having(reference=True):
         want = twice()
     np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-8 * np.abs(want).max())
+
+
+@pytest.mark.parametrize(("dtype", "left"), [(np.float64, True), (np.complex128, False)])
+def test_large_systems_that_keep_their_factors(dtype: Any, left: bool) -> None:
+    """Solutions, first and second derivatives are those of the inverse times the right side."""
+    rng = np.random.default_rng(3)
+    a = drawn(rng, (2, 98, 98), dtype) + 30 * np.eye(98)
+    b = drawn(rng, (2, 98, 3) if left else (2, 3, 98), dtype)
+
+    def derived(solve: Function) -> Any:
+        def run(a: Any, b: Any) -> Any:
+            x = solve(a, b)
+            first = ad.autograd.grad((x.abs() ** 3).sum(), (a, b), create_graph=True)
+            total = sum((g.abs() ** 2).sum() for g in first)
+            return x, *first, *ad.autograd.grad(total, (a, b))
+
+        return run
+
+    wanted = derived(lambda a, b: linalg.inv(a) @ b if left else b @ linalg.inv(a))
+    solved = derived(lambda a, b: linalg.solve(a, b, left=left))
+    given = [ad.tensor(x).requires_grad_() for x in (a, b)]
+    want = [x.detach().numpy() for x in wanted(*given)]
+    for run in (solved, ad.compile(solved)):
+        for mine, other in zip(run(*given), want, strict=True):
+            size = np.abs(other).max()
+            np.testing.assert_allclose(mine.detach().numpy() / size, other / size, atol=1e-11)
+
+
+def test_large_systems_in_transforms_and_singular() -> None:
+    rng = np.random.default_rng(4)
+    a = ad.tensor(rng.normal(size=(98, 98)) + 30 * np.eye(98)).requires_grad_()
+    b = ad.tensor(rng.normal(size=(98, 2))).requires_grad_()
+    out = linalg.solve(a, b)
+    weights = ad.tensor(rng.normal(size=(3, 98, 2)))
+    many = ad.autograd.grad(out, (a, b), weights, retain_graph=True, is_grads_batched=True)
+    for k, weight in enumerate(weights):
+        one = ad.autograd.grad(out, (a, b), weight, retain_graph=True)
+        for mine, other in zip(many, one, strict=True):
+            np.testing.assert_allclose(mine[k].numpy(), other.numpy(), rtol=1e-9, atol=1e-12)
+    tangent = ad.func.jvp(lambda a: linalg.solve(a, b.detach()), (a.detach(),), (a.detach(),))[1]
+    np.testing.assert_allclose(tangent.numpy(), -out.detach().numpy(), rtol=1e-9, atol=1e-12)
+    with ad.no_grad():
+        a[5] = 0
+    for solve in (linalg.solve, ad.compile(linalg.solve)):
+        with pytest.raises(linalg.LinAlgError, match=r"^linalg\.solve: The solver failed"):
+            solve(a, b)

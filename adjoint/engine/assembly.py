@@ -160,6 +160,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.engine.ops.linalg.qr",
     "adjoint.engine.ops.linalg.solve",
     "adjoint.engine.ops.linalg.svd",
+    "adjoint.engine.ops.linalg.systems",
     "adjoint.engine.ops.signal.fft",
     "adjoint.engine.ops.signal.frequencies",
     "adjoint.engine.ops.signal.spectral",

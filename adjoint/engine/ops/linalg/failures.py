@@ -14,6 +14,12 @@ SINGULAR = {
     "ldl_factor": "The factorization could not be completed: D[{info},{info}] is zero.",
 }
 
+
+def kind_of(record: str, called: str) -> str:
+    """Whose message: factors for a system say what the system would."""
+    return "solve" if called.startswith("linalg.solve") else record
+
+
 # Of systems whose factors are given.
 WRONG_PIVOTS = "linalg.ldl_solve: the pivots are none that linalg.ldl_factor gives."
 # Of eigenvalues and singular values.

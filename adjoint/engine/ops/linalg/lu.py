@@ -183,7 +183,8 @@ def lu_unpack(
     return RETURN_TYPES["lu_unpack"](P, L, U)
 
 
-def _solve_factored(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
+def solve_factored(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
+    """A^-1 B, or A^-H B, of the factors of A."""
     size = LU.shape[-1]
     if not adjoint:
         rows = PERMUTATION(pivots, size=size, inverse=False)
@@ -215,8 +216,8 @@ def linalg_lu_solve(
     LU, B = broadcast_batches(name, LU, B)
     pivots = pivots.expand((*LU.shape[:-2], pivots.shape[-1]))
     if left:
-        return _solve_factored(LU, pivots, B, adjoint)
-    return adjoint_of(_solve_factored(LU, pivots, B, not adjoint))
+        return solve_factored(LU, pivots, B, adjoint)
+    return adjoint_of(solve_factored(LU, pivots, B, not adjoint))
 
 
 @public(method=True, out=True)

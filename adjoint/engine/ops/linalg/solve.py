@@ -145,43 +145,6 @@ def check_system(name: str, A: Tensor, B: Tensor, *, left: bool = True) -> None:
         )
 
 
-def _solve(name: str, A: Tensor, B: Tensor, left: bool, check: bool) -> tuple[Tensor, Tensor]:
-    check_matrix(name, A, square=True)
-    check_inexact(name, B)
-    if B.ndim == 0:
-        raise ShapeError(f"{name}: The input tensor B must have at least 1 dimension")
-    vector = is_vector(A, B)
-    if vector and not left:
-        raise ShapeError(f"{name}: Vector broadcasting of the left hand side is not supported")
-    if vector:
-        B = B.unsqueeze(-1)
-    check_system(name, A, B, left=left)
-    A, B = broadcast_batches(name, A, B)
-    if left:
-        out, info = SOLVE(A, B, name=name, check=check)
-        return out.squeeze(-1) if vector else out, info
-    out, info = SOLVE(A.transpose(-2, -1), B.transpose(-2, -1), name=name, check=check)
-    return out.transpose(-2, -1), info
-
-
-@public(namespaces=("linalg",), out=True)
-def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
-    """X with A X = B (X A = B where `left` is false).
-
-    >>> import adjoint as ad
-    >>> ad.linalg.solve(ad.tensor([[2.0, 0.0], [0.0, 4.0]]), ad.tensor([2.0, 2.0]))
-    tensor([1.0000, 0.5000])
-    """
-    return _solve("linalg.solve", A, B, left, check=True)[0]
-
-
-@public(namespaces=("linalg",), out=True)
-def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
-    """The solution, and per matrix 0 or the place of the zero pivot."""
-    results = _solve("linalg.solve_ex", A, B, left, check=check_errors)
-    return RETURN_TYPES["linalg_solve_ex"](*results)
-
-
 # -- triangular ---------------------------------------------------------------------------------
 
 
@@ -238,22 +201,3 @@ def tensorinv(input: Tensor, ind: int = 2) -> Tensor:
         )
     square = input.reshape((prod(front), prod(back)))
     return INV(square, name="linalg.inv", check=True)[0].reshape((*back, *front))
-
-
-@public(namespaces=("linalg",), out=True)
-def tensorsolve(input: Tensor, other: Tensor, dims: Sequence[int] | None = None) -> Tensor:
-    """X with tensordot(A, X, X.ndim) = B."""
-    check_inexact("linalg.tensorsolve", input, other)
-    if dims is not None:
-        input = input.movedim(tuple(dims), tuple(range(input.ndim - len(dims), input.ndim)))
-    shape = tuple(input.shape[other.ndim :])
-    size = prod(shape)
-    if size != prod(input.shape[: other.ndim]) or size != prod(other.shape):
-        raise ShapeError(
-            "linalg.tensorsolve: Expected self to satisfy the requirement "
-            "prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got "
-            f"{size} != {prod(input.shape[: other.ndim])}"
-        )
-    check_same_dtype("linalg.tensorsolve", input, other)
-    out = solve(input.reshape((size, size)), other.reshape((size,)))
-    return out.reshape(shape)

@@ -12,7 +12,7 @@ from adjoint.engine.backends.array.kernels.linalg.threaded import lowers
 from adjoint.engine.backends.array.table import on_device
 from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.ops.linalg import ldl, lstsq, lu
-from adjoint.engine.ops.linalg.failures import SINGULAR, WRONG_PIVOTS
+from adjoint.engine.ops.linalg.failures import SINGULAR, WRONG_PIVOTS, kind_of
 
 Array = Any
 
@@ -66,7 +66,8 @@ def lu_factor(xp: Any, x: Array, name: str, check: bool) -> tuple[Array, Array, 
     factors, pivots, info = each_matrix(getrf, x, 3)
     info = info.astype(np.int32)
     if check:
-        refuse(f"torch.{name}" if name == "linalg.lu_factor" else name, "lu_factor", info)
+        called = f"torch.{name}" if name == "linalg.lu_factor" else name
+        refuse(called, kind_of("lu_factor", name), info)
     return device(xp, np.ascontiguousarray(factors), (pivots + 1).astype(np.int32), info)
 
 

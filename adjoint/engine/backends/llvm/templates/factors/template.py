@@ -18,7 +18,7 @@ from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.ops.common.checks import MATRIX, PLACE, PLACE_BITS
-from adjoint.engine.ops.linalg.failures import SINGULAR
+from adjoint.engine.ops.linalg.failures import SINGULAR, kind_of
 
 WORK = 1 << 20  # multiply-adds of a matrix up to which the plain algorithms are worth it
 # Rows up to which they are quicker than LAPACK's routines, where there are such: of triangles and
@@ -91,7 +91,8 @@ def writer_of(name: str, kind: str, params: dict[str, Any]) -> tuple[str, Any]:
 def fault_of(name: str, called: str, is_batch: bool) -> Fault:
     """What is said of a matrix that cannot be treated."""
     which = f"(Batch element {MATRIX}): " if is_batch else ""
-    return Fault(LinAlgError, f"{called}: {which}{SINGULAR[name].format(info=PLACE)}")
+    text = SINGULAR[kind_of(name, called)].format(info=PLACE)
+    return Fault(LinAlgError, f"{called}: {which}{text}")
 
 
 def steps(
