@@ -65,6 +65,7 @@ LSTSQ: Record = primitive(
     joint_for={"y": ("x",)},
     outputs=3,
     batched_params=same_params,
+    pulled="host_looped",
 )
 
 
