@@ -283,3 +283,55 @@ def test_slopes_of_sinc_in_halves(dtype: Any) -> None:
     want = np.pi * (np.cos(angle) / angle - np.sin(angle) / angle**2)
     assert x.grad is not None
     np.testing.assert_allclose(x.grad.double().numpy(), want, rtol=0.01, atol=2e-6)
+
+
+# Function, points -> its first and second derivatives there, of mathematics.
+CURVED: list[tuple[str, list[float], list[float], list[float]]] = [
+    (
+        "log_ndtr",
+        [-300.0, -30.0, 0.0, 14.0, 1e10],
+        [300.00333325926337, 30.033259667433677, 0.7978845608028654, 1.0966065593889713e-43, 0.0],
+        [
+            -0.99998888962956105,
+            -0.99889622848810991,
+            -0.6366197723675814,
+            -1.5352491831445598e-42,
+            0.0,
+        ],
+    ),
+    (
+        "erfcx",
+        [-1.0, 20.0, 100.0, 1e8],
+        [
+            -11.14633932862008,
+            -0.0014052174534598012,
+            -5.6410497625993185e-05,
+            -5.641895835477562e-17,
+        ],
+        [
+            32.310638818764726,
+            0.00013999934371059263,
+            1.1280407802288336e-06,
+            1.1283791670955122e-24,
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "points", "slopes", "curvatures"), CURVED)
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_curvatures_in_the_tails(
+    name: str, points: Any, slopes: Any, curvatures: Any, dtype: Any, compiled: bool
+) -> None:
+    function = getattr(ad.special, name)
+
+    def derive(x: ad.Tensor) -> tuple[ad.Tensor, ad.Tensor]:
+        (slope,) = ad.autograd.grad(function(x).sum(), x, create_graph=True)
+        return slope.detach(), ad.autograd.grad(slope.sum(), x)[0]
+
+    x = ad.tensor(points, dtype=dtype, requires_grad=True)
+    found = (ad.compile(derive) if compiled else derive)(x)
+    for got, want in zip(found, (slopes, curvatures), strict=True):
+        rtol = 1e-5 if dtype is ad.float32 else 1e-11
+        np.testing.assert_allclose(got.numpy(), want, rtol=rtol, atol=2e-44)  # subnormal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import pi, sqrt
+from math import pi, prod, sqrt
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.operations.public import public
@@ -14,9 +14,33 @@ if TYPE_CHECKING:
 
 NDTR = real_elementwise("ndtr", lambda x: (x * x * -0.5).exp() * (1 / sqrt(2 * pi)))
 NDTRI = real_elementwise("ndtri", lambda out: (out * out * 0.5).exp() * sqrt(2 * pi))
-ERFCX: Record = real_elementwise("erfcx", lambda x, out: 2 * x * out - 2 / sqrt(pi))
-# pdf / cdf without underflow: both carry exp(-x^2 / 2), which erfcx leaves out.
-LOG_NDTR = real_elementwise("log_ndtr", lambda x: sqrt(2 / pi) / ERFCX(x * -sqrt(0.5)))
+FAR = 12.0  # from where on ten terms are as exact as float64
+# erfcx'(x) = 2 / sqrt(pi) (-1 / 2 t + 1 3 / 4 t^2 - 1 3 5 / 8 t^3 + ...), with t = 1 / x^2.
+_SERIES = [(-0.5) ** k * prod(range(1, 2 * k, 2)) for k in range(1, 11)]
+
+
+def _erfcx_partial(x: Any, out: Any) -> Any:
+    far = x > FAR  # where two close numbers would be subtracted
+    near = 2 * x.masked_fill(far, 0) * out - 2 / sqrt(pi)
+    inverse = 1 / x.masked_fill(~far, 1)
+    t = inverse * inverse
+    series = _SERIES[-1] * t
+    for term in _SERIES[-2::-1]:
+        series = (series + term) * t
+    return near.masked_fill(far, 0) + (series * (2 / sqrt(pi))).masked_fill(~far, 0)
+
+
+def _log_ndtr_partial(x: Any) -> Any:
+    """The density over the area; below 0 without exp(-x^2 / 2), which both carry."""
+    above = x > 0
+    lower = sqrt(2 / pi) / ERFCX(x.masked_fill(above, 0) * -sqrt(0.5))
+    upper = x.masked_fill(~above, 0)
+    density = (upper * upper * -0.5).exp() * (1 / sqrt(2 * pi))
+    return lower.masked_fill(above, 0) + (density / NDTR(upper)).masked_fill(~above, 0)
+
+
+ERFCX: Record = real_elementwise("erfcx", _erfcx_partial)
+LOG_NDTR = real_elementwise("log_ndtr", _log_ndtr_partial)
 ENTR = real_elementwise("entr", lambda x: -1 - x.log())
 XLOG1PY = real_elementwise("xlog1py", lambda x, y: _log1p_or_zero(x, y), lambda x, y: x / (y + 1))
 
