@@ -12,7 +12,6 @@ import argparse
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -116,7 +115,7 @@ def main() -> None:
     for workers in range(2, chosen.workers + 1):
         barriers(workers, chosen.rounds, the_pool(), "")
     waking(chosen.workers, chosen.rounds, the_pool(), "")
-    conditions = WorkerThreads(replace(shared_words.host_platform(), futex=False))
+    conditions = WorkerThreads(shared_words.host_platform()._replace(futex=False))
     barriers(2, chosen.rounds, conditions, ", conditions")
     waking(2, chosen.rounds, conditions, ", conditions")
     conditions.stop()

@@ -275,8 +275,7 @@ class SyncBatchNorm(_BatchNorm):
     def forward(self, input: Tensor) -> Tensor:
         group = STATE.group
         if self.process_group is not None:
-            groups = brought("adjoint.distributed.groups.group")
-            group = groups.resolve(self.process_group)
+            group = brought("adjoint.distributed.groups.group").resolve(self.process_group)
         batch = self.training or self.running_mean is None
         if group is None or group.size() == 1 or not batch:
             return super().forward(input)
@@ -285,15 +284,14 @@ class SyncBatchNorm(_BatchNorm):
         x = input.float() if input.dtype.is_half else input
         over = [d for d in range(x.ndim) if d != 1]
         count = x.new_full((1,), x.numel() // max(x.shape[1], 1))
-        # Whoever made the group has loaded it.
         operations = brought("adjoint.distributed.communication.operations")
-        all_reduce, add = operations.all_reduce, operations.RedOpType.SUM
-        sums = all_reduce(cat([x.sum(over), count]), add, group)
+        how = operations.RedOpType.SUM, group
+        sums = operations.all_reduce(cat([x.sum(over), count]), *how)
         total = sums[-1].detach()
         mean = sums[:-1] / total
         shape = [1, -1] + [1] * (x.ndim - 2)
         centred = x - mean.reshape(shape)
-        variance = all_reduce((centred * centred).sum(over), add, group) / total
+        variance = operations.all_reduce((centred * centred).sum(over), *how) / total
         if self.training and self.track_running_stats:
             self._follow(mean.detach(), variance.detach() * total / (total - 1).clamp(min=1))
         out = centred * (variance + self.eps).rsqrt().reshape(shape)
@@ -328,14 +326,9 @@ class SyncBatchNorm(_BatchNorm):
         out = module
         if isinstance(module, _BatchNorm) and not isinstance(module, cls):
             out = cls(
-                module.num_features,
-                module.eps,
-                module.momentum,
-                module.affine,
-                module.track_running_stats,
-                process_group,
-                bias=module.bias is not None,
-            )
+                module.num_features, module.eps, module.momentum, module.affine,
+                module.track_running_stats, process_group, bias=module.bias is not None,
+            )  # fmt: skip
             out.weight, out.bias = module.weight, module.bias
             out.running_mean, out.running_var = module.running_mean, module.running_var
             out.num_batches_tracked = module.num_batches_tracked

@@ -21,8 +21,8 @@ Array = Any
 def searchsorted(xp: Any, sequence: Array, values: Array, right: bool) -> Array:
     sequence, values = widen(sequence), widen(values)
     if xp is np and sequence.ndim == 1 and sequence.size <= FEW and is_in_order(sequence):
-        side = "right" if right else "left"
-        return xp.asarray(xp.searchsorted(sequence, values, side=side)).astype(np.int64)
+        found = np.searchsorted(sequence, values, side="right" if right else "left")
+        return np.asarray(found).astype(np.int64)
     return bisect(xp, sequence, values, right)
 
 
