@@ -11,11 +11,19 @@ from adjoint.engine.backends.array.casting import LARGE, make_plan
 from adjoint.engine.backends.array.executor import KERNEL, explain, find_kernel
 from adjoint.engine.backends.array.gpu import faults
 from adjoint.engine.backends.array.quiet import quietly
-from adjoint.engine.core.operations.large import AT_ONCE, DEVICE_LAYOUTS, WAITS
+from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.operations.large import (
+    AT_ONCE,
+    DEVICE_LAYOUTS,
+    HALF_DTYPES,
+    WAITS,
+)
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.state import switches
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
+from adjoint.engine.tensor.tensor import wrap
 
 Array = Any
 
@@ -31,7 +39,9 @@ def compute_into(record: Record, target: Any, other: Any, *more: Any) -> bool:
         return compute_on_device(record, target, other, *more)
     if into.__class__ is not ndarray:
         return False
-    if into.size >= AT_ONCE and compute_with_all_cores(record, target, (other, *more)):
+    if into.size >= AT_ONCE and compute_with_all_cores(
+        record, record.name, target, (other, *more), {}
+    ):
         return True
     if more:
         return False
@@ -66,49 +76,73 @@ def compute_into(record: Record, target: Any, other: Any, *more: Any) -> bool:
 MET_BEFORE = 16
 ONE_ROUNDING = frozenset({"add", "sub", "mul", "div"})  # of floats, by every way to compute them
 LARGEST = 65504  # numbers up to here are numbers in every dtype of floats
+PLAIN_ARGUMENTS = (int, float, bool, str, type(None))
+BY_PLACE = frozenset({"tril_", "triu_"})  # which ask where an element is
 _met: dict[Any, int] = {}  # how often, by kind
 KINDS = 1 << 9  # that are counted, and get programs
 
 
-def compute_with_all_cores(record: Record, target: Any, others: tuple[Any, ...]) -> bool:
-    """The same by a program that all cores run (Note [updates]); False: nothing was done.
+def compute_with_all_cores(
+    compute: Any, name: str, target: Any, others: tuple[Any, ...], params: dict[str, Any]
+) -> bool:
+    """compute(target, ...) in the memory of `target` by a program (Note [updates]), which reads and
+    writes it once; False: nothing was done.
 
-    Only what has the same bits either way is: arithmetic that IEEE 754 rounds once, and what is
-    a fragment in the form that is not in place.
+    Only what has the same bits either way is (`has_same_bits`). Floats given to arithmetic differ
+    from call to call and are the program's operands; all other numbers are part of it.
     """
-    if not (record.name in ONE_ROUNDING or (record.given_floats and record.large)):
-        return False
     if not WAITS or LISTENERS:
         return False
-    if target._base is not None or target._storage.version < 0:
+    order = order_in_memory(target._array)
+    as_rows = order == sorted(order)
+    if name in BY_PLACE and not as_rows:
         return False
-    into = target._array
-    flags, dtype = into.flags, into.dtype
-    if not (dtype == np.float32 or dtype == np.float64) or not (
+    into = target._array.transpose(order)
+    flags = into.flags
+    if not is_program_dtype(into.dtype) or not (
         flags.c_contiguous and flags.writeable and flags.aligned
     ):
         return False
-    tensors: list[Any] = [target]
+    open_numbers = isinstance(compute, Record) and (
+        compute.given_floats or compute.name in ONE_ROUNDING
+    )
+    tensors: list[Any] = [wrap(into)]
     numbers: list[float] = []
-    places: list[tuple[int, int]] = []  # in which of both lists, and where there
+    places: list[Any] = []  # in which of both lists, and where there; or what the program knows
     for x in others:
-        if x.__class__ is float and -LARGEST <= x <= LARGEST:
+        if isinstance(x, TensorBase):
+            array = x._array  # type: ignore[attr-defined]
+            if array.__class__ is not ndarray or not is_program_dtype(array.dtype):
+                return False
+            if array.ndim == len(order):
+                array = array.transpose(order)
+            elif not as_rows:
+                return False
+            if not (array.flags.c_contiguous and array.flags.aligned):
+                return False
+            if np.may_share_memory(array, into):
+                if layout_of(array) != layout_of(into):
+                    return False
+                places.append((0, 0))  # the same elements, each read before it is written
+                continue
+            places.append((0, len(tensors)))
+            tensors.append(wrap(array))
+        elif open_numbers and x.__class__ is float and -LARGEST <= x <= LARGEST:
             places.append((1, len(numbers)))
             numbers.append(x)
-            continue
-        if not isinstance(x, TensorBase):
+        elif type(x) in PLAIN_ARGUMENTS:
+            places.append((2, type(x), repr(x), x))
+        else:
             return False
-        array = x._array  # type: ignore[attr-defined]
-        if array.__class__ is not ndarray or array.dtype != dtype or array.shape != into.shape:
+    for x in params.values():
+        if type(x) not in PLAIN_ARGUMENTS:
             return False
-        if not (array.flags.c_contiguous and array.flags.aligned):
-            return False
-        if x._storage is target._storage or np.may_share_memory(array, into):  # type: ignore[attr-defined]
-            return False
-        places.append((0, len(tensors)))
-        tensors.append(x)
-    key = (record.name, *places)
-    kind = (key, dtype, into.shape)
+    key = (
+        name,
+        *[place[:3] for place in places],
+        *[(k, type(x), repr(x)) for k, x in params.items()],
+    )
+    kind = (key, *[(t._array.dtype, t._array.shape) for t in tensors])
     count = _met.get(kind, 0)
     if count < MET_BEFORE:
         if count or len(_met) < KINDS:
@@ -117,16 +151,56 @@ def compute_with_all_cores(record: Record, target: Any, others: tuple[Any, ...])
 
     def rule(given: Any, known: Any) -> None:
         both = given, known
-        out = record(given[0], *[both[which][k] for which, k in places])
+        operands = [place[3] if place[0] == 2 else both[place[0]][place[1]] for place in places]
+        out = compute(given[0], *operands, **params)
+        if out.dtype is bool_ and given[0].dtype is not bool_:
+            out = out.to(given[0].dtype)  # truths are written as 0 and 1
         if out.dtype is not given[0].dtype or out.shape != given[0].shape:
-            raise TypeError(f"{record.name}: its result is no {given[0]._spec}")
+            raise TypeError(f"{name}: its result is no {given[0]._spec}")
+        if not (open_numbers or has_same_bits(CONTEXT.capture.graph.nodes, into)):
+            raise TypeError(f"{name}: in one program it may be rounded otherwise")
         given[0].copy_(out)
 
-    version = target._storage.version
-    if not HOOKS.updates.run(key, tensors, numbers, {}, rule):
-        return False
-    target._storage.version = version  # which the caller counts
-    return True
+    return bool(HOOKS.updates.run(key, tensors, numbers, {}, rule))
+
+
+def order_in_memory(array: Array) -> list[int]:
+    """An array's dimensions, from the one with the longest steps to that with the shortest."""
+    if array.flags.c_contiguous:
+        return [*range(array.ndim)]
+    return sorted(range(array.ndim), key=lambda d: -array.strides[d])
+
+
+def layout_of(array: Array) -> tuple[Any, ...]:
+    """Where elements lie and what they are: arrays of which it is the same are the same one."""
+    return array.ctypes.data, array.dtype, array.shape, array.strides
+
+
+def is_program_dtype(dtype: Any) -> bool:
+    """Whether programs compute in a dtype as the eager table does: no complex ones, no bytes."""
+    return dtype.kind in "fiub" or dtype in HALF_DTYPES
+
+
+def has_same_bits(nodes: Any, into: Array) -> bool:
+    """Whether operations on tensors as large as `into` have the same bits one by one, as they run
+    where nothing is written in place, and in one program.
+
+    So has what rounds nothing, before or after one operation that does: arithmetic that IEEE 754
+    rounds once, or what is a fragment by itself.
+    """
+    rounding = 0
+    for node in nodes:
+        record = node.record
+        if record.fails and (record.fails != "divisor" or into.dtype.kind != "f"):
+            return False
+        if record.draws or record.given_a_draw or record.opaque or record.indexed:
+            return False
+        if record.rounding == "exact" and record.compose is None:
+            continue
+        if not (0 < record.large <= into.size or record.name in ONE_ROUNDING):
+            return False
+        rounding += 1
+    return rounding <= 1
 
 
 # CuPy's classes of memory that others own: two of them may be the same memory.
@@ -186,4 +260,5 @@ def draw_into(
 
 
 HOOKS.compute_into = compute_into
+HOOKS.compute_large = compute_with_all_cores
 HOOKS.draw_into = draw_into

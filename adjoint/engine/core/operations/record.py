@@ -264,6 +264,9 @@ class Hooks:
     execute: Callable[..., Any] = _unset  # eager execution alone: the same
     execute_beneath: Callable[..., Any] = _unset  # the same inside transforms
     compute_into: Callable[..., Any] = _unset  # eager execution in the memory of an operand
+    compute_large: Callable[..., Any] = (
+        _unset  # the same by one program, where it has many elements
+    )
     draw_into: Callable[..., bool] = _unset  # a draw in the memory of a GPU's tensor
     prepared_step: Callable[..., Any] = _unset  # a library's operation on such operands
     attach: Callable[..., Any] = _unset  # the tape alone: autodiff.tape.tape

@@ -15,8 +15,10 @@ from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import can_cast
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.dispatch import highest_level
+from adjoint.engine.core.operations.large import AT_ONCE
 from adjoint.engine.core.operations.levels import Level
 from adjoint.engine.core.operations.record import HOOKS, Record
+from adjoint.engine.core.operations.small_calls import ELEMENTWISE, NETWORKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.core.value import TensorBase
@@ -25,6 +27,8 @@ from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.strides import lane_strides
 from adjoint.engine.tensor.tensor import NO_GRAD, Tensor, alias_with_history, root_of, symbolic
 
+# Functions whose results arguments decide by their elements and layouts alone, element by element.
+BY_ELEMENT = frozenset(f"{ELEMENTWISE} {NETWORKS} tril triu".split())
 SHARED = 1 << 17  # bytes from which on `copy_into` has all cores write them
 
 
@@ -60,6 +64,9 @@ def update(
         if into is not None and HOOKS.compute_into(compute, target, *args):
             target._storage.version += 1
             return target
+    elif _is_large(name, target, args) and HOOKS.compute_large(compute, name, target, args, kwargs):
+        target._storage.version += 1
+        return target
     since = HOOKS.sequence_now()
     result = compute(target, *args, **kwargs)
     if not result._requires_grad:
@@ -76,6 +83,16 @@ def update(
         if isinstance(compute, Record) and not compute.is_view and takes_over(target, result):
             return target
     return assign(name, target, result)
+
+
+def _is_large(name: str, target: Tensor, args: tuple[Any, ...]) -> bool:
+    """Whether an in-place form may be one program of many elements, of which nobody must know."""
+    array = target._array
+    if array.__class__ is not ndarray or array.size < AT_ONCE or CONTEXT.autocast is not None:
+        return False
+    if name.rstrip("_") not in BY_ELEMENT or not all(map(_is_constant, args)):
+        return False
+    return direct_array(target) is not None
 
 
 def takes_over(target: Tensor, result: Tensor) -> bool:
@@ -190,9 +207,9 @@ def direct_array(target: Tensor) -> Any:
 
 
 def _is_constant(x: Any) -> bool:
-    """Whether the tape has no interest in an operand, as far as can be told at a glance."""
-    return not isinstance(x, TensorBase) or (
-        x._base is None and not (x._requires_grad and CONTEXT.grad_enabled)  # type: ignore[attr-defined]
+    """Whether the tape has no interest in an operand."""
+    return (
+        not isinstance(x, TensorBase) or not CONTEXT.grad_enabled or not x.requires_grad  # type: ignore[attr-defined]
     )
 
 
