@@ -53,6 +53,27 @@ def test_means_norms_and_sums_without_nan_are_rounded_once(dtype: str, count: in
                 assert (np.abs(got - want) <= ad.finfo(kind).eps * np.abs(want) + spread).all()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_products_of_vectors_are_rounded_once(dtype: str) -> None:
+    """Of any length and however they lie, on the tape and off it."""
+    kind, rng = getattr(ad, dtype), np.random.default_rng(3)
+    for count in (3, 257, 1500, 70_001):
+        x, y = (ad.tensor(rng.standard_normal((count, 2)) / 2).to(kind) for _ in range(2))
+        for a, b in ((x[:, 0], y[:, 1]), (x[:, 0].clone(), y[:, 0].clone()), (x[:, 1], x[:, 1])):
+            exact = a.double().numpy() * b.double().numpy()
+            scale = np.abs(exact).sum()
+            for left in (a, a.clone().requires_grad_()):
+                for got in (ad.dot(left, b), left @ b, b.dot(left)):
+                    assert (got.dtype, got.shape) == (kind, ())
+                    error = abs(got.item() - exact.sum())
+                    half = ad.finfo(kind).eps * abs(exact.sum()) if kind.is_half else 0
+                    assert error <= half + 1e-6 * scale
+    with pytest.raises(RuntimeError, match="same dtype"):
+        ad.dot(ad.ones(2000), ad.ones(2000, dtype=ad.float64))
+    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
+        ad.dot(ad.ones(2000), ad.ones(2001))
+
+
 def test_long_sums_keep_their_digits() -> None:
     x = np.random.default_rng(0).random((300_000, 3), dtype=np.float32)
     for got in (ad.tensor(x).sum(0), ad.tensor(x).cumsum(0)[-1]):

@@ -11,7 +11,8 @@ from numpy import ndarray
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.layout import strided
-from adjoint.engine.core.operations.families import bilinear, device_of
+from adjoint.engine.core.operations.families import bilinear, composite, device_of
+from adjoint.engine.core.operations.large import HALF_DTYPES, HALVES
 from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record, Shape, is_tensor
@@ -84,6 +85,20 @@ MATMUL: Record = bilinear(
 )
 
 
+# The same of two long vectors off the tape, of which a library's product takes one core, and halves
+# by way of copies in float32.
+DOT = composite(
+    "dot_product",
+    lambda x, y: (_in_single(x) * _in_single(y)).sum().to(x.dtype),
+    operands=("x", "y"),
+    fragment="composed",
+)
+
+
+def _in_single(x: Tensor) -> Tensor:
+    return x.float() if x.dtype.is_half else x
+
+
 def _batched(x: Tensor, y: Tensor) -> Tensor:
     """The product of two batches: their ranks made equal, the batch staying in front."""
     rank = max(x.ndim, y.ndim)
@@ -124,6 +139,8 @@ def product(x: Tensor, y: Tensor) -> Tensor:
     n, m = len(a), len(b)
     if n == 2 and m == 2:
         return MATMUL(x, y)
+    if n == 1 and a == b and _are_long(x, y):
+        return DOT(x, y)
     if n == 0 or m == 0:
         raise ShapeError(
             f"matmul: both arguments need to be at least 1-D, but they are {n}-D and {m}-D"
@@ -144,6 +161,15 @@ def product(x: Tensor, y: Tensor) -> Tensor:
     return MATMUL(x, y)
 
 
+def _are_long(x: Tensor, y: Tensor) -> bool:
+    """Whether vectors of one length are as long as fragments are, and nobody asks for more."""
+    array, dtype = x._array, y._array.dtype
+    least = HALVES if dtype in HALF_DTYPES else DOT.large
+    if not (0 < least <= array.size and DOT.large) or array.dtype != dtype:
+        return False
+    return _has_no_history(x) and (y is x or _has_no_history(y))
+
+
 def _has_no_history(x: Tensor) -> bool:
     """Whether nobody asks how a vector of the CPU's came to be seen as a matrix.
 
@@ -153,7 +179,7 @@ def _has_no_history(x: Tensor) -> bool:
     return (
         CONTEXT.plain
         and x._array.__class__ is ndarray
-        and x._array.dtype.kind == "f"
+        and (x._array.dtype.kind == "f" or x._array.dtype in HALF_DTYPES)
         and x.layout is strided
         and not (CONTEXT.grad_enabled and x.requires_grad)
         and not (LISTENERS or OVERRIDES.active or HOOKS.wrappers is not None)
@@ -237,6 +263,10 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     >>> ad.dot(ad.tensor([2, 3]), ad.tensor([2, 1]))
     tensor(7)
     """
+    if is_tensor(input) and is_tensor(tensor):
+        shape = input._array.shape
+        if len(shape) == 1 and shape == tensor._array.shape and _are_long(input, tensor):
+            return DOT(input, tensor)
     _vectors("dot", input, tensor)
     return product(input, tensor)
 
