@@ -14,7 +14,7 @@ from adjoint.engine.assembly import StraightLater
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.listing import every
-from adjoint.engine.core.operations.small_calls import SmallCalls
+from adjoint.engine.core.operations.small_calls import EVERY, SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.eager import enlisted, small_calls
@@ -340,6 +340,19 @@ def test_draws_are_the_same_to_the_bit(name: str) -> None:
         want = drawn()
     assert drawn() == want
     assert drawn() == want
+
+
+def test_tensors_like_larger_ones_are_new() -> None:
+    """Of whatever size that is, by programs and without: their layout, value and memory."""
+    for shape in ((70, 40), (600, 500)):  # beyond, all cores write them
+        x = ad.ones(shape).T
+        for _ in range(12 * EVERY):
+            for out, value in ((ad.full_like(x, 1.5), 1.5), (ad.zeros_like(x), 0)):
+                assert (out.shape, out.stride()) == (x.shape, x.stride())
+                assert out[0, 0].item() == out[-1, -1].item() == value
+                out.fill_(7)
+            made = x.new_ones(3, dtype=ad.int64)
+            assert (made.tolist(), made.dtype) == ([1, 1, 1], ad.int64)
 
 
 def test_unwritten_elements_have_their_layout() -> None:

@@ -123,6 +123,11 @@ VIEWING = frozenset(VIEWS.split())
 CREATING = frozenset(CREATION.split()).union(
     "empty empty_like empty_strided rand rand_like randn randn_like".split()
 )
+# Of which these give one value in all elements, and these ask their operand how it lies alone.
+FILLED = frozenset(
+    "full full_like ones ones_like zeros zeros_like new_full new_ones new_zeros".split()
+)
+LIKE = FILLED.union({"empty_like", "new_empty"}) - {"full", "ones", "zeros"}
 # On a GPU those that its fragments do as one (Note [calls on a device]): these, and lists above.
 DEVICE_ONLY = frozenset(
     "adaptive_avg_pool3d affine_grid block_diag channel_shuffle cosine_embedding_loss diff "

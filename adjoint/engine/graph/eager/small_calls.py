@@ -28,7 +28,14 @@ from numpy import ndarray
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS, DType
 from adjoint.engine.core.layout import MemoryFormat
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.operations.small_calls import DRAWING, EVERY, VIEWING, SmallCalls
+from adjoint.engine.core.operations.small_calls import (
+    DRAWING,
+    EVERY,
+    FILLED,
+    LIKE,
+    VIEWING,
+    SmallCalls,
+)
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Generator
@@ -42,6 +49,7 @@ from adjoint.engine.tensor.tensor import Tensor
 SIGHTED = 3  # times that a kind is looked at before it gets a program
 MOST = 1 << 11  # elements of a tensor: beyond, Python is no longer what a call costs
 MOST_DRAWN = 1 << 15  # the same where two operations and more, compiled apart, become one program
+MOST_FILLED = 1 << 20  # bytes of a new tensor: beyond, all cores write them (`memory.filling`)
 KEPT = 4096  # kinds
 LITERALS = frozenset({int, float, bool, str, type(None), DType})
 
@@ -117,9 +125,11 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
 
 
 def is_small(x: Tensor, calls: SmallCalls) -> bool:
-    """Whether a tensor has few elements and needs no tape."""
+    """Whether a tensor has few elements, or none are read, and needs no tape."""
     most = MOST_DRAWN if calls.draws else MOST
-    return x._array.size <= most and not (CONTEXT.grad_enabled and x.requires_grad)
+    if x._array.size > most and calls.name not in LIKE:
+        return False
+    return not (CONTEXT.grad_enabled and x.requires_grad)
 
 
 def is_literal(x: Any) -> bool:
@@ -221,6 +231,8 @@ def entry_of_new(
     calls: SmallCalls, tensors: list[Tensor], given: Arguments, call: Callable[[], Any]
 ) -> Entry:
     """The same of a call whose results are new tensors."""
+    if calls.name in FILLED and call()._array.nbytes > MOST_FILLED:
+        return None
     program = straight_program(tensors, call)
     if program is None:
         return entry_of_fragment(calls, tensors, given, call)
