@@ -504,3 +504,28 @@ def test_places_of_many_that_are_not_zero(shape: tuple[int, ...], share: float) 
         assert np.array_equal(got.numpy(), want)
         parts = ad.from_numpy(x).nonzero(as_tuple=True)
         assert all(np.array_equal(p.numpy(), want[:, k]) for k, p in enumerate(parts))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
+def test_masked_writes_of_many_elements(dtype: str) -> None:
+    """By places, by NumPy's loops or by a program: few, some and most elements, also by columns."""
+    rng, kind = np.random.default_rng(5), getattr(ad, dtype)
+    for shape in ((70, 80), (260, 256)):
+        for share in (0.0, 0.3, 0.9):
+            truths = rng.random(shape) < share
+            values = rng.integers(0, 2 if kind is ad.bool else 9, (2, *shape))
+            x, source = (ad.tensor(v).to(kind) for v in values)
+            mask, number = ad.tensor(truths), True if kind is ad.bool else 3
+            want = np.where(truths, number, values[0])
+            scattered = values[0].copy()
+            scattered[truths] = values[1].reshape(-1)[: truths.sum()]
+            for _ in range(20 if shape[0] == 260 else 1):
+                for turned in (False, True):
+                    y = x.t().contiguous().t() if turned else x.clone()
+                    y[mask] = number
+                    np.testing.assert_array_equal(y.double().numpy(), want)
+            for y in (x.masked_scatter(mask, source), x.clone().masked_scatter_(mask, source)):
+                np.testing.assert_array_equal(y.double().numpy(), scattered)
+            np.testing.assert_array_equal(x.double().numpy(), values[0])
+    with pytest.raises(RuntimeError, match="number of elements of source"):
+        ad.ones(100, 100).masked_scatter(ad.ones(100, 100, dtype=ad.bool), ad.ones(50))

@@ -393,6 +393,7 @@ class Buffers:
     used_by = staticmethod(used_by)
     wrap = staticmethod(wrap)
     fill_where: Any  # backends.array.indexing
+    put_where: Any
     put_into: Any
     add_into_at: Any
 

@@ -185,6 +185,18 @@ def spread(mask: Tensor, source: Tensor, dim: int) -> Tensor:
     return INDEX(source, MASK_RANK(mask, leading=0, limit=source.shape[dim]), dims=(dim,))
 
 
+def _is_plain(input: Tensor, mask: Tensor, source: Tensor) -> bool:
+    """Whether elements may be put into a copy: nobody looks on, and there are enough of them."""
+    arrays = input._array, mask._array, source._array
+    if not CONTEXT.plain or any(a.__class__ is not ndarray for a in arrays):
+        return False
+    if CONTEXT.grad_enabled and (input.requires_grad or source.requires_grad):
+        return False
+    if arrays[0].shape != arrays[1].shape or not arrays[0].flags.c_contiguous:
+        return False
+    return bool(arrays[2].size and count_nonzero(arrays[1]) <= arrays[2].size)
+
+
 @public(method=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """`input` with the elements where `mask` holds replaced, in order, by those of `source`."""
@@ -194,6 +206,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             "masked_scatter: expected self and source to have same dtypes but got "
             f"{input.dtype.name} and {source.dtype.name}"
         )
+    if _is_plain(input, mask, source):
+        return input.clone().masked_scatter_(mask, source)
     shape = broadcast_shapes("masked_scatter", tuple(input.shape), tuple(mask.shape))
     x, widened = input.expand(shape), mask.expand(shape)
     if x.numel() == 0 or source.numel() == 0:  # nothing to read where the mask does not hold

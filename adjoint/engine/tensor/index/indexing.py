@@ -15,6 +15,7 @@ from numpy import ndarray
 from adjoint.engine.core.dtype import DTYPES, INT, bool_, int64
 from adjoint.engine.core.errors import DTypeError, DTypeValueError
 from adjoint.engine.core.numeric_limits import iinfo
+from adjoint.engine.core.operations.large import AT_ONCE
 from adjoint.engine.core.operations.public import may_be_small, public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
@@ -22,7 +23,7 @@ from adjoint.engine.core.state.host import fits_a_word
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.common.arguments import rounded_scalar
 from adjoint.engine.ops.common.scalars import LARGEST, converted
-from adjoint.engine.ops.elementwise.condition import fitting
+from adjoint.engine.ops.elementwise.condition import fitting, masked_fill
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.index import (
     INDEX,
@@ -47,6 +48,7 @@ from adjoint.engine.tensor.writing.mutation import assign, constants, direct_arr
 # Numbers up to these are written as they are: larger ones may overflow, or a library has none.
 PLAIN = 2.0**62
 EVERYTHING = slice(None)
+MASKED = "masked_fill_"
 DIRECT = {d: min(largest, PLAIN) for d, largest in LARGEST.items()}
 # Whole numbers that a dtype holds as they are.
 HELD = {(int, d): range(iinfo(d).min, iinfo(d).max + 1) for d in DTYPES if d.category == INT} | {
@@ -264,7 +266,9 @@ def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> 
         if key.dtype is int64 and array.shape:
             HOOKS.array.put_into(array, source, (0,), (key._array,))
         elif key.dtype is bool_ and key.shape == array.shape:
-            HOOKS.array.fill_where(array, key._array, source)
+            many = array.size >= AT_ONCE
+            if not (many and HOOKS.compute_large(masked_fill, MASKED, self, (key, value), {})):
+                HOOKS.array.fill_where(array, key._array, source)
         else:
             return False
     elif not may_be_small(self) or not few.put(array, key, source):

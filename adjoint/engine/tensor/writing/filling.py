@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numpy import count_nonzero, ndarray
+from numpy import ndarray
 
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import ShapeError
@@ -208,10 +208,10 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if is_tensor(mask) and is_tensor(source) and constants(self, mask, source):
         array, chosen, given = direct_array(self), mask._array, source._array
         alike = mask.dtype is bool_ and chosen.shape == self.shape and source.dtype is self.dtype
-        if array.__class__ is ndarray and alike and source._storage is not self._storage:
-            count = count_nonzero(chosen)
-            if count <= given.size:  # the operation says what is wrong
-                array[chosen] = given.reshape(-1)[:count]
+        apart = source._storage is not self._storage
+        if array.__class__ is ndarray and alike and apart:
+            done = HOOKS.array.put_where(array, chosen, given)
+            if done:  # else the operation says what is wrong
                 self._storage.version += 1
                 return self
     return update("masked_scatter_", self, masked_scatter, mask, source)

@@ -139,7 +139,38 @@ def put_into(target: Array, values: Any, dims: tuple[int, ...], indices: tuple[A
 def fill_where(target: Array, mask: Array, value: Any) -> None:
     """Write a number where a mask holds, to an array itself."""
     xp = np if isinstance(target, np.ndarray) else library(wrap(target).device)
+    if xp is np and are_lines(target, mask):
+        one = np.empty((), target.dtype)
+        np.copyto(one, value, casting="unsafe")
+        if np.count_nonzero(mask) < MOSTLY * mask.size:
+            target.reshape(-1)[np.flatnonzero(mask)] = one
+            return
     xp.copyto(target, value, casting="unsafe", where=mask)
+
+
+# Where a mask has no pattern, processors guess wrongly in NumPy's loops over it: places looked up
+# first are written in a third of the time, unless they are most of them.
+MANY_ASKED, MOSTLY = 1 << 12, 0.75
+
+
+def are_lines(target: Array, mask: Array) -> bool:
+    """Whether an array and its mask have many elements that lie one after the other."""
+    if mask.size < MANY_ASKED or mask.shape != target.shape:
+        return False
+    return bool(target.flags.c_contiguous and mask.flags.c_contiguous)
+
+
+def put_where(target: Array, mask: Array, values: Array) -> bool:
+    """Write values, in order, where a mask holds, to an array itself; False: there are too few."""
+    count = np.count_nonzero(mask)
+    if count > values.size:
+        return False
+    values = values.reshape(-1)[:count]
+    if are_lines(target, mask):
+        target.reshape(-1)[np.flatnonzero(mask)] = values
+    else:
+        target[mask] = values
+    return True
 
 
 # Dtypes that native code adds rows of (`backends.llvm.templates.rows.added`).
@@ -178,6 +209,7 @@ def add_into(target: Array, values: Array, coordinates: Sequence[Array], wrap: b
 Buffers.put_into = staticmethod(put_into)
 Buffers.add_into_at = staticmethod(add_into)
 Buffers.fill_where = staticmethod(fill_where)
+Buffers.put_where = staticmethod(put_where)
 
 
 def add_at(
