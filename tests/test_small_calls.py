@@ -355,6 +355,28 @@ def test_tensors_like_larger_ones_are_new() -> None:
             assert (made.tolist(), made.dtype) == ([1, 1, 1], ad.int64)
 
 
+def test_few_elements_of_large_tensors_are_picked_by_programs() -> None:
+    """Of ever other numbers at ever other places; places that are not there are refused."""
+    rng = np.random.default_rng(2)
+    for _ in range(8 * EVERY):
+        a, at = rng.standard_normal((90, 70)).astype(np.float32), rng.integers(0, 70, 5)
+        x, i = ad.tensor(a), ad.tensor(at)
+        np.testing.assert_array_equal(x.index_select(1, i).numpy(), a[:, at])
+        np.testing.assert_array_equal(x.gather(0, i[:, None]).numpy(), a[at, :1])
+        np.testing.assert_array_equal(x.take(i).numpy(), a.reshape(-1)[at])
+        np.testing.assert_array_equal(x.diag(3).numpy(), np.diag(a, 3))
+        np.testing.assert_allclose(x.trace().item(), np.trace(a), rtol=1e-5)
+        loss = F.nll_loss(x[:5], i, ignore_index=int(at[0]))
+        counted = at != at[0]
+        want = -a[np.arange(5), at][counted].sum() / counted.sum()
+        np.testing.assert_allclose(loss.item(), want, rtol=1e-5)
+    far = ad.tensor([0, 1, 2, 3, 7000])
+    for wrong in (lambda: x.index_select(1, far), lambda: x.gather(0, far[:, None]),
+                  lambda: x.take(far), lambda: F.nll_loss(x[:5], far)):  # fmt: skip
+        with pytest.raises((IndexError, RuntimeError)):
+            wrong()
+
+
 def test_unwritten_elements_have_their_layout() -> None:
     x = ad.ones(3, 4).T
     for _ in range(4):

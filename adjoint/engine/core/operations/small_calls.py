@@ -128,6 +128,8 @@ FILLED = frozenset(
     "full full_like ones ones_like zeros zeros_like new_full new_ones new_zeros".split()
 )
 LIKE = FILLED.union({"empty_like", "new_empty"}) - {"full", "ones", "zeros"}
+# Which read few elements of their first argument, however many it has, where others are few.
+PICKING = frozenset("diag gather index_select nll_loss take take_along_dim trace".split())
 # On a GPU those that its fragments do as one (Note [calls on a device]): these, and lists above.
 DEVICE_ONLY = frozenset(
     "adaptive_avg_pool3d affine_grid block_diag channel_shuffle cosine_embedding_loss diff "

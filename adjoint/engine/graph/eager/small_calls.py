@@ -33,6 +33,7 @@ from adjoint.engine.core.operations.small_calls import (
     EVERY,
     FILLED,
     LIKE,
+    PICKING,
     VIEWING,
     SmallCalls,
 )
@@ -107,7 +108,8 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
     for x in operands:
         if isinstance(x, Tensor):
             array = x._array
-            if array.__class__ is not ndarray or not (any_size or is_small(x, calls)):
+            first = x is operands[0] and calls.name in PICKING and not calls.into
+            if array.__class__ is not ndarray or not (any_size or is_small(x, calls, first)):
                 return None
             tensors.append(id(x))
             kind += (Tensor, array.dtype, array.shape, array.strides)
@@ -124,10 +126,10 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
     return (*kind, *map(tensors.index, tensors))
 
 
-def is_small(x: Tensor, calls: SmallCalls) -> bool:
-    """Whether a tensor has few elements, or none are read, and needs no tape."""
+def is_small(x: Tensor, calls: SmallCalls, of_any_size: bool = False) -> bool:
+    """Whether a tensor has few elements, or few of them are read, and needs no tape."""
     most = MOST_DRAWN if calls.draws else MOST
-    if x._array.size > most and calls.name not in LIKE:
+    if x._array.size > most and not of_any_size and calls.name not in LIKE:
         return False
     return not (CONTEXT.grad_enabled and x.requires_grad)
 
@@ -171,7 +173,7 @@ def entry_of(
                 entry = entry_of_views(calls, tensors[0], given, call)
             if calls.name in drawn.FILLING:
                 entry = entry_of_filling(calls, tensors, given, call)
-            elif entry is None and all(is_small(x, calls) for x in tensors):
+            elif entry is None and all(is_small(x, calls, calls.name in PICKING) for x in tensors):
                 make = entry_of_draw if calls.name in DRAWING else entry_of_new
                 entry = make(calls, tensors, given, call)
     except Exception:  # whatever it is, calls go on as before
@@ -232,6 +234,8 @@ def entry_of_new(
 ) -> Entry:
     """The same of a call whose results are new tensors."""
     if calls.name in FILLED and call()._array.nbytes > MOST_FILLED:
+        return None
+    if calls.name in PICKING and call()._array.size > MOST:
         return None
     program = straight_program(tensors, call)
     if program is None:
