@@ -1,13 +1,14 @@
 """Large fills and copies by all workers, against NumPy's on one thread."""
 
+from array import array
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.backends.array.memory import filling
-from adjoint.engine.backends.llvm.program.moves import copy_memory, fill_memory
+from adjoint.engine.backends.array.memory import filling, joining
+from adjoint.engine.backends.llvm.program.moves import copy_memory, fill_memory, join_memory
 
 GUARD = 128  # bytes before and after, which must stay as they are
 
@@ -112,3 +113,48 @@ def test_one_thread_moves_what_workers_cannot(monkeypatch: pytest.MonkeyPatch) -
     assert x.fill_(2.5).eq(2.5).all()
     assert x.copy_(y).eq(1).all()
     assert filling._alone
+
+
+def test_pieces_are_joined_byte_by_byte(workers: int) -> None:
+    rng = np.random.default_rng(9)
+    for rows in (1, 2, 7, 100):
+        widths = rng.integers(0, 70, int(rng.integers(1, 12))).tolist()
+        pieces = [rng.integers(0, 256, (rows, w + 5), dtype=np.uint8)[:, :w] for w in widths]
+        told, width = array("q"), 0
+        for piece, w in zip(pieces, widths, strict=True):
+            told.extend((piece.ctypes.data, piece.strides[0], w, width))
+            width += w
+        memory = rng.integers(0, 256, rows * width + 2 * GUARD, dtype=np.uint8)
+        wanted = memory.copy()
+        wanted[GUARD : GUARD + rows * width] = np.concatenate(pieces, 1).reshape(-1)
+        join_memory(memory.ctypes.data + GUARD, width, rows, told)
+        assert np.array_equal(memory, wanted), (rows, widths)
+
+
+def test_many_tensors_are_joined_as_numpy_joins_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices, whole ones, some without elements; what does not fit is refused in words."""
+    monkeypatch.setattr(joining, "LARGE", 1)
+    monkeypatch.setattr(joining, "is_shared", lambda size: True)
+    rng = np.random.default_rng(4)
+    x = ad.tensor(rng.standard_normal((6, 40, 3)))
+    for dtype in (ad.float32, ad.bfloat16, ad.int64, ad.bool):
+        for pieces, dim in (
+            (x[0].to(dtype).split(3, 1) * 4, 1),
+            (x[:, :, 0].to(dtype).split([3, 0, 5, 8, 11, 13], 1)[::-1], -1),
+            (x[:, :, 0].to(dtype).t().split(3, 1), 1),
+            (x.to(dtype).split(7, 1), 1),
+            ([part.clone() for part in x.to(dtype).split(7, 1)], 1),
+            (x.to(dtype).split(1, 0), 0),
+        ):
+            got = ad.cat(pieces, dim)
+            want = np.concatenate([p.double().numpy() for p in pieces], dim)
+            assert got.dtype is dtype
+            assert got.is_contiguous()
+            np.testing.assert_array_equal(got.double().numpy(), want)
+    tracked = x.clone().requires_grad_()
+    (ad.cat(tracked.split(7, 1), 1) ** 2).sum().backward()
+    np.testing.assert_array_equal(tracked.grad.numpy(), 2 * x.numpy())
+    with pytest.raises(RuntimeError, match="sizes of tensors must match"):
+        ad.cat([x[0], x[1], x[2], x[3], x[4], x[5, :9]], 1)
+    with pytest.raises(IndexError):
+        ad.cat([x[0]] * 6, 2)

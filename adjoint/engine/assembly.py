@@ -545,6 +545,7 @@ HOOKS.shortened = later("adjoint.engine.tensor.chains", "shortened")
 HOOKS.place_of = later("adjoint.engine.tensor.chains", "place_of")
 HOOKS.fill_memory = later("adjoint.engine.backends.llvm.program.moves", "fill_memory")
 HOOKS.copy_memory = later("adjoint.engine.backends.llvm.program.moves", "copy_memory")
+HOOKS.join_memory = later("adjoint.engine.backends.llvm.program.moves", "join_memory")
 HOOKS.put_workers_first = later("adjoint.engine.backends.threads", "put_workers_first")
 
 

@@ -309,6 +309,7 @@ class Hooks:
     compile_operation: Callable[[Any], Any] = _unset  # the program of an eager one: backends.llvm
     fill_memory: Callable[..., None] = _unset  # by all workers: backends.llvm.program.moves
     copy_memory: Callable[..., None] = _unset  # the same
+    join_memory: Callable[..., None] = _unset  # the same
     put_workers_first: Callable[[], None] = _unset  # NumPy's threads off: backends.threads
     fragments: Any = None  # what runs large eager operations: graph.eager.fragments
     straight: Any = None  # small operations made of many: graph.eager.straight

@@ -92,11 +92,11 @@ STACK = linear(
 MANY, FEW = 6, 4096
 
 
-def _at_once(tensors: Any, dim: int) -> Tensor | None:
-    """Many little tensors stacked by the record's kernel alone; None where it is not so simple.
+def _plain_arrays(tensors: Any) -> list[Any] | None:
+    """The arrays of many tensors of the CPU's that nobody looks at; None where it is not so simple.
 
     On the general way each operand is looked at several times over: for programs that fit, its
-    device, its dtype, its place on the tape. A batch of examples is stacked so.
+    device, its dtype, its place on the tape.
     """
     if tensors.__class__ not in (list, tuple) or len(tensors) < MANY:
         return None
@@ -112,12 +112,24 @@ def _at_once(tensors: Any, dim: int) -> Tensor | None:
     arrays = [x._array for x in tensors]
     if {array.__class__ for array in arrays} != {ndarray}:
         return None
+    dtype = arrays[0].dtype
+    return None if [array for array in arrays if array.dtype is not dtype] else arrays
+
+
+def _stacked_at_once(tensors: Any, dim: int) -> Tensor | None:
+    """Many little tensors stacked by the record's kernel alone: a batch of examples is.
+
+    None where it is not so simple.
+    """
+    arrays = _plain_arrays(tensors)
+    if arrays is None:
+        return None
     first = arrays[0]
-    dtype, size = first.dtype, first.size
+    size = first.size
     if not 0 < size <= FEW or (not first.ndim and any(array.ndim for array in arrays)):
         return None
     # Of as many elements, in as many dimensions, equal in all but one as NumPy sees to: one shape.
-    if [array for array in arrays if array.dtype is not dtype or array.size != size]:
+    if [array for array in arrays if array.size != size]:
         return None
     place = wrap_dim("stack", dim, first.ndim + 1)
     try:
@@ -125,6 +137,21 @@ def _at_once(tensors: Any, dim: int) -> Tensor | None:
     except (ValueError, IndexError):  # as it is, it says what is wrong
         return None
     return stacked
+
+
+def _joined_at_once(tensors: Any, dim: int) -> Tensor | None:
+    """The same of tensors side by side, of at least two dimensions."""
+    arrays = _plain_arrays(tensors)
+    if arrays is None or {array.ndim for array in arrays} != {arrays[0].ndim}:
+        return None
+    ndim = arrays[0].ndim
+    if ndim < 2 or dim.__class__ is not int or not -ndim <= dim < ndim or not dim % ndim:
+        return None
+    try:
+        joined: Tensor = HOOKS.array.computed(CAT, arrays, dim=dim % ndim)
+    except (ValueError, IndexError):  # as it is, it says what is wrong
+        return None
+    return joined
 
 
 def _listed(name: str, tensors: Any, shaped: Any = None) -> list[Any]:
@@ -168,6 +195,9 @@ def _without_empty(many: list[Any], dim: int) -> list[Any]:
 
 
 def _cat(tensors: Any, dim: int) -> Tensor:
+    joined = _joined_at_once(tensors, dim)
+    if joined is not None:
+        return joined
     many = _listed("cat", tensors)
     shapes = [x._array.shape for x in many]
     if () in shapes:
@@ -207,7 +237,7 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
         tensor([[1, 2],
                 [3, 4]])
     """
-    joined = _at_once(tensors, dim)
+    joined = _stacked_at_once(tensors, dim)
     if joined is not None:
         return joined
     many = _listed("stack", tensors)

@@ -22,11 +22,11 @@ _moved = 0  # bytes of arrays that would have been shared
 _alone = False  # whether there are no workers here: no compiler, or no threads it knows
 
 
-def is_shared(target: Any) -> bool:
-    """Whether workers are at hand for a large array, or worth being loaded by now."""
+def is_shared(size: int) -> bool:
+    """Whether workers are at hand for so many bytes, or worth being loaded by now."""
     global _moved
     if not HOOKS.native_loaded and _moved < LOADED:
-        _moved += target.nbytes
+        _moved += size
         return False
     return not _alone
 
@@ -66,7 +66,7 @@ def fill(target: Any, value: Any) -> None:
     if (
         large
         and in_one_piece(target)
-        and is_shared(target)
+        and is_shared(target.nbytes)
         and is_moved(HOOKS.fill_memory, address_of(target), target.nbytes, one.tobytes())
     ):
         return
@@ -97,7 +97,7 @@ def copy(target: Any, source: Any) -> None:
             apart
             and target.flags.writeable
             and in_one_piece(target)
-            and is_shared(target)
+            and is_shared(target.nbytes)
             and is_moved(HOOKS.copy_memory, to, given, size)
         ):
             return

@@ -1,6 +1,6 @@
-"""Memory in one piece filled or copied by all workers: each takes an equal part of it.
+"""Memory in one piece filled, copied or joined by all workers: each takes an equal part of it.
 
-One core writes about half of what two can. Both kernels only move bytes, so what they leave behind
+One core writes about half of what two can. These kernels only move bytes, so what they leave behind
 is what one thread would.
 """
 
@@ -18,8 +18,10 @@ from adjoint.engine.backends.threads import present_threads
 PART = 1 << 16  # bytes that are worth a worker: handing it a part takes some microseconds
 LINE = 64  # parts begin at multiples of it, so that each begins with a whole pattern
 PATTERN = 16  # bytes that are written again and again
+PIECE = 4  # words of a piece: where from, how far to its next row, bytes of a row, where in a row
 
-# Words: where to, how many bytes, where from (a copy), one byte or -1 (a fill), the pattern.
+# Words: where to, how many bytes, where from (a copy), one byte or -1 (a fill), the pattern. To
+# join: where to, how far to the next row, rows, pieces, where these are told of.
 _TEXT = f"""
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -104,17 +106,120 @@ single:
 end:
   ret void
 }}
+
+define void @join(ptr %words, i64 %worker, i64 %workers) {{
+entry:
+  %to = load ptr, ptr %words
+  %step.p = getelementptr i64, ptr %words, i64 1
+  %step = load i64, ptr %step.p
+  %rows.p = getelementptr i64, ptr %words, i64 2
+  %rows = load i64, ptr %rows.p
+  %pieces.p = getelementptr i64, ptr %words, i64 3
+  %pieces = load i64, ptr %pieces.p
+  %table.p = getelementptr i64, ptr %words, i64 4
+  %table = load ptr, ptr %table.p
+  %most = add i64 %rows, %workers
+  %up = sub i64 %most, 1
+  %each = udiv i64 %up, %workers
+  %begin = mul i64 %each, %worker
+  %reach = add i64 %begin, %each
+  %beyond = icmp ugt i64 %reach, %rows
+  %last = select i1 %beyond, i64 %rows, i64 %reach
+  br label %row
+row:
+  %r = phi i64 [%begin, %entry], [%r1, %next.row]
+  %more.rows = icmp ult i64 %r, %last
+  br i1 %more.rows, label %in.row, label %end
+in.row:
+  %row.offset = mul i64 %r, %step
+  %row.to = getelementptr i8, ptr %to, i64 %row.offset
+  br label %piece
+piece:
+  %k = phi i64 [0, %in.row], [%k1, %next.piece]
+  %more.pieces = icmp ult i64 %k, %pieces
+  br i1 %more.pieces, label %in.piece, label %next.row
+in.piece:
+  %at = mul i64 %k, {PIECE}
+  %from.p = getelementptr i64, ptr %table, i64 %at
+  %from = load ptr, ptr %from.p
+  %own.p = getelementptr i64, ptr %from.p, i64 1
+  %own = load i64, ptr %own.p
+  %size.p = getelementptr i64, ptr %from.p, i64 2
+  %size = load i64, ptr %size.p
+  %place.p = getelementptr i64, ptr %from.p, i64 3
+  %place = load i64, ptr %place.p
+  %from.offset = mul i64 %r, %own
+  %source = getelementptr i8, ptr %from, i64 %from.offset
+  %target = getelementptr i8, ptr %row.to, i64 %place
+  %wide = and i64 %size, -16
+  br label %by.16
+by.16:
+  %i = phi i64 [0, %in.piece], [%i1, %copy.16]
+  %more.16 = icmp ult i64 %i, %wide
+  br i1 %more.16, label %copy.16, label %if.8
+copy.16:
+  %s16 = getelementptr i8, ptr %source, i64 %i
+  %t16 = getelementptr i8, ptr %target, i64 %i
+  %v16 = load <2 x i64>, ptr %s16, align 1
+  store <2 x i64> %v16, ptr %t16, align 1
+  %i1 = add i64 %i, 16
+  br label %by.16
+if.8:
+  %half = and i64 %size, 8
+  %has.8 = icmp ne i64 %half, 0
+  br i1 %has.8, label %copy.8, label %if.4
+copy.8:
+  %s8 = getelementptr i8, ptr %source, i64 %wide
+  %t8 = getelementptr i8, ptr %target, i64 %wide
+  %v8 = load i64, ptr %s8, align 1
+  store i64 %v8, ptr %t8, align 1
+  br label %if.4
+if.4:
+  %done.8 = add i64 %wide, %half
+  %quarter = and i64 %size, 4
+  %has.4 = icmp ne i64 %quarter, 0
+  br i1 %has.4, label %copy.4, label %by.1
+copy.4:
+  %s4 = getelementptr i8, ptr %source, i64 %done.8
+  %t4 = getelementptr i8, ptr %target, i64 %done.8
+  %v4 = load i32, ptr %s4, align 1
+  store i32 %v4, ptr %t4, align 1
+  br label %by.1
+by.1:
+  %done.4 = add i64 %done.8, %quarter
+  br label %byte
+byte:
+  %j = phi i64 [%done.4, %by.1], [%j1, %copy.1]
+  %more.1 = icmp ult i64 %j, %size
+  br i1 %more.1, label %copy.1, label %next.piece
+copy.1:
+  %s1 = getelementptr i8, ptr %source, i64 %j
+  %t1 = getelementptr i8, ptr %target, i64 %j
+  %v1 = load i8, ptr %s1
+  store i8 %v1, ptr %t1
+  %j1 = add i64 %j, 1
+  br label %byte
+next.piece:
+  %k1 = add i64 %k, 1
+  br label %piece
+next.row:
+  %r1 = add i64 %r, 1
+  br label %row
+end:
+  ret void
+}}
 """
 
 
 class MemoryMoves(threading.local):
-    """The two kernels with argument words of one thread's own: a call lets go of the GIL."""
+    """The kernels with argument words of one thread's own: a call lets go of the GIL."""
 
     def __init__(self) -> None:
         self.words = array("q", [0] * 5)
         code, where = _code(), self.words.buffer_info()[0]
         self.fill = DriverTable([DriverStep(code.address("fill"), where)])
         self.copy = DriverTable([DriverStep(code.address("copy"), where)])
+        self.join = DriverTable([DriverStep(code.address("join"), where)])
 
     def run(self, table: DriverTable, size: int) -> None:
         """Walk one of the tables with as many workers as its bytes are worth."""
@@ -144,3 +249,11 @@ def copy_memory(to: int, given: int, size: int) -> None:
     words = _moves.words
     words[0], words[1], words[2] = to, size, given
     _moves.run(_moves.copy, size)
+
+
+def join_memory(to: int, step: int, rows: int, pieces: array[int]) -> None:
+    """Write rows of bytes, each of a row of every piece (`PIECE` words each), side by side."""
+    words = _moves.words
+    words[0], words[1], words[2] = to, step, rows
+    words[3], words[4] = len(pieces) // PIECE, pieces.buffer_info()[0]
+    _moves.run(_moves.join, step * rows)

@@ -10,6 +10,7 @@ import numpy as np
 from adjoint.engine.backends.array.dtypes import FLOAT8, HOST_FLOAT8, NUMPY_OF
 from adjoint.engine.backends.array.gpu.transfers import transfer
 from adjoint.engine.backends.array.kernels.shape.float8 import from_float8, to_float8
+from adjoint.engine.backends.array.memory.joining import joined
 from adjoint.engine.backends.array.memory.strides import copy_with
 from adjoint.engine.backends.array.table import lowers, on_device, row_major
 from adjoint.engine.core.device import Device
@@ -58,7 +59,8 @@ def clone(xp: Any, x: Array, strides: Any = "same") -> Array:
 
 @lowers(join.CAT)
 def cat(xp: Any, *xs: Array, dim: int) -> Array:
-    return xp.ascontiguousarray(xp.concatenate(xs, axis=dim))
+    out = joined(xs, dim) if xp is np else None
+    return xp.ascontiguousarray(xp.concatenate(xs, axis=dim)) if out is None else out
 
 
 @lowers(join.STACK)
