@@ -180,6 +180,40 @@ def _passes() -> list[Case]:
     return cases
 
 
+def put(x: Any, where: Any, value: Any) -> Any:
+    """x[where] = value."""
+    x[where] = value
+    return x
+
+
+# What is done in the memory of x, with the same result if it is done again.
+WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "abs_": lambda fw, x: x.abs_(),
+    "relu_": lambda fw, x: x.relu_(),
+    "clamp_": lambda fw, x: x.clamp_(-0.5, 0.5),
+    "floor_": lambda fw, x: x.floor_(),
+    "tril_": lambda fw, x: x.tril_(),
+    "masked_fill_": lambda fw, x: x.masked_fill_(x > 1, 1.0),
+    "sigmoid_ of a copy": lambda fw, x: x.clone().sigmoid_(),
+    "silu of a copy, in place": lambda fw, x: fw.nn.functional.silu(x.clone(), inplace=True),
+    "zeros where a mask holds": lambda fw, x: put(x, x > 1, 0.0),
+    "zeros in every other row": lambda fw, x: put(x, slice(None, None, 2), 0.0),
+}
+
+
+def _writes() -> list[Case]:
+    """In place: memory is read and written once."""
+    return [
+        Case(
+            f"{name} {shape[0]}x{shape[1]} {dtype}", "in place", dtype, (shape,), of(call),
+            bytes=2 * SIZES[dtype] * prod(shape),
+        )
+        for dtype in ("float32", "bfloat16")
+        for name, call in WRITES.items()
+        for shape in ((2048, 1024), (257, 509), (32, 32))
+    ]  # fmt: skip
+
+
 TRANSFORMS: dict[str, Callable[[Any, Any], Any]] = {
     "fft": lambda fw, x: fw.fft.fft(fw.view_as_complex(x)),
     "rfft": lambda fw, x: fw.fft.rfft(x[..., 0]),
@@ -289,6 +323,15 @@ PICKS: dict[str, tuple[Shape, Callable[[Any, Any], Any]]] = {
         lambda fw, x: fw.nn.functional.grid_sample(x, points(fw, x), align_corners=False),
     ),
     "pdist 100x32": ((100, 32), lambda fw, x: fw.nn.functional.pdist(x)),
+    "nll_loss 16 of 32003": (
+        (16, 32003), lambda fw, x: fw.nn.functional.nll_loss(x, places(fw, 16, 32003))
+    ),
+    "take 64 of 512x512": ((512, 512), lambda fw, x: x.take(places(fw, 64, 512 * 512))),
+    "diagonal of 512x512": ((512, 512), lambda fw, x: x.diag()),
+    "trace 512x512": ((512, 512), lambda fw, x: x.trace()),
+    "masked_scatter 512x512": ((512, 512), lambda fw, x: x.masked_scatter(x > 0, x * 2)),
+    "dot 4000": ((4000,), lambda fw, x: fw.dot(x, x)),
+    "dot 1000000": ((1000000,), lambda fw, x: fw.dot(x, x)),
     "products 3000 of 3x3": ((3000, 3, 3), lambda fw, x: x @ x),
     "turned 997x1009": ((997, 1009), lambda fw, x: x.t() + x.t()),
 }  # fmt: skip
@@ -365,6 +408,7 @@ CASES = {
         _convolutions,
         _attentions,
         _passes,
+        _writes,
         _transforms,
         _factors,
         _picks,
