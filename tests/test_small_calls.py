@@ -355,6 +355,25 @@ def test_tensors_like_larger_ones_are_new() -> None:
             assert (made.tolist(), made.dtype) == ([1, 1, 1], ad.int64)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [ad.neg, ad.relu, ad.sum, ad.amax, ad.exp, F.silu, ad.clone, ad.abs,
+     lambda x: ad.softmax(x, -1), lambda x: x.cumsum(0), lambda x: ad.dot(x[0], x[1]),
+     lambda x: ad.where(x > 0, x, 0.0), lambda x: x.to(ad.float64), lambda x: x.argmax()],
+)  # fmt: skip
+def test_calls_on_some_thousand_elements_keep_their_bits(call: Call) -> None:
+    """Whether they are found by native code or not, and of numbers that were not met before."""
+    rng = np.random.default_rng(6)
+    given = [rng.standard_normal((2, 2500)).astype(np.float32) for _ in range(2)]
+    first = [call(ad.tensor(a)).numpy().tobytes() for a in given]
+    for _ in range(5 * EVERY):
+        for a, want in zip(given, first, strict=True):
+            assert call(ad.tensor(a)).numpy().tobytes() == want
+    with CONTEXT.having(reference=True):
+        want = call(ad.tensor(given[0])).numpy()
+    np.testing.assert_allclose(call(ad.tensor(given[0])).numpy(), want, rtol=1e-4, atol=1e-4)
+
+
 def test_few_elements_of_large_tensors_are_picked_by_programs() -> None:
     """Of ever other numbers at ever other places; places that are not there are refused."""
     rng = np.random.default_rng(2)

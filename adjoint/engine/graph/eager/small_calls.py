@@ -48,7 +48,7 @@ from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor
 
 SIGHTED = 3  # times that a kind is looked at before it gets a program
-MOST = 1 << 11  # elements of a tensor: beyond, Python is no longer what a call costs
+MOST = 1 << 15  # elements of a tensor: beyond, Python is no longer what a call costs
 MOST_DRAWN = 1 << 15  # the same where two operations and more, compiled apart, become one program
 MOST_FILLED = 1 << 20  # bytes of a new tensor: beyond, all cores write them (`memory.filling`)
 KEPT = 4096  # kinds
@@ -237,7 +237,7 @@ def entry_of_new(
         return None
     if calls.name in PICKING and call()._array.size > MOST:
         return None
-    program = straight_program(tensors, call)
+    program = straight_program(tensors, call, of_call=True)
     if program is None:
         return entry_of_fragment(calls, tensors, given, call)
     if not all(program.gaps) or not agrees(calls, program.structure):

@@ -45,6 +45,7 @@ from adjoint.engine.tensor.tensor import Tensor, wrap, wrap_all
 
 AFTER = 8  # calls of a kind: recording one takes as long as some dozens
 MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
+ROWS = 1 << 11  # elements of a public call's tensor: beyond, what is a fragment stays one
 KEPT = 2048  # kinds
 OFTEN = 16  # calls of a program: writing its rows takes as long as they save in some dozens
 SEVERAL = 4  # operations that one pass over the elements does sooner than a loop each
@@ -180,13 +181,18 @@ class StraightPrograms:
         enlisted.forget()
 
 
-def straight_program(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:
-    """The program of what a function does with tensors, if it can be one and does the same."""
+def straight_program(
+    tensors: Sequence[Tensor], fn: Callable[[], Any], of_call: bool = False
+) -> Straight | None:
+    """The program of what a function does with tensors, if it can be one and does the same.
+
+    One `of_call` has the bits that a public call has as it is: beyond `ROWS`, those of fragments.
+    """
     before = CONTEXT.every_field()
     try:
         with CONTEXT.having(grad_enabled=False, reference=True):
             want, _ = flatten(fn())
-        program = recorded(tensors, fn)
+        program = recorded(tensors, fn, of_call)
         results = program.kernels(*[t._array for t in tensors])
     except Exception:  # whatever it is, calls go on as before
         return None
@@ -200,16 +206,18 @@ def straight_program(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straig
     return program if HOOKS.same_arrays(results, arrays) else None
 
 
-def recorded(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
+def recorded(tensors: Sequence[Tensor], fn: Callable[[], Any], of_call: bool = False) -> Straight:
     """Record what a function does, as kernels."""
     body = OperationTrace(None, "a small operation")
     try:
-        return recorded_in(body, tensors, fn)
+        return recorded_in(body, tensors, fn, of_call)
     finally:
         body.lifted.clear()  # operands would be held until the collector comes
 
 
-def recorded_in(body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
+def recorded_in(
+    body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[], Any], of_call: bool
+) -> Straight:
     """The same, in a recording."""
     given = {id(t): k for k, t in enumerate(tensors)}
     with CONTEXT.having(grad_enabled=False):
@@ -221,7 +229,7 @@ def recorded_in(body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[]
             raise Unfit
     lifted = {id(lifted_input.value): lifted_input.source for lifted_input in body.lifted.values()}
     graph = body.finish([x for x in leaves if x is not None])
-    if is_better_compiled(graph):
+    if is_better_compiled(graph, of_call):
         raise Unfit  # as it is, that is a fragment
     for simplify in (inline, unmark, cse, dce):  # none of which changes a bit
         graph = simplify(graph)
@@ -230,6 +238,8 @@ def recorded_in(body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[]
         raise Unfit
     if any(is_spread(node) or is_much(node) for node in graph.nodes):
         raise Unfit  # as it is, that is a fragment
+    if of_call and any(map(is_beyond_rows, graph.nodes)):
+        raise Unfit  # the same: it has its bits, and is quicker
     gaps = tuple([x is not None for x in leaves])
     places = [given[id(source)] for source in sources]
     run = HOOKS.straighten(graph, places, [t._array for t in tensors])
@@ -261,12 +271,24 @@ def is_much(node: Node) -> bool:
     return much is not None and much([spec.shape for spec in specs], node.params)
 
 
-def is_better_compiled(graph: DataflowGraph) -> bool:
+def is_beyond_rows(node: Node) -> bool:
+    """Whether an operation has more elements than rows take, and is a fragment as it is.
+
+    What picks elements of a large operand has only as many as it picks, and the same bits.
+    """
+    if node.record.indexed or node.record.selects:
+        return False
+    most = max([prod(x.spec.shape) for x in node.inputs if x.__class__ is Value], default=0)
+    return most > ROWS and 0 < node.record.large <= most
+
+
+def is_better_compiled(graph: DataflowGraph, of_call: bool) -> bool:
     """Whether it is one operation that is a fragment, whose loops are quicker than its kernels'.
 
     What is around it only moves or converts elements.
     They are where it computes an exponential, say, as NumPy does that one element at a time, or is
-    made of `SEVERAL` and more. Others take as long either way, and rows cost less around them.
+    made of `SEVERAL` and more, or where it has many elements. Others take as long either way, and
+    rows cost less around them.
     """
     nodes = [n for n in graph.nodes if not n.record.is_view and n.record not in (CAST, CLONE)]
     if len(nodes) != 1:
@@ -277,6 +299,8 @@ def is_better_compiled(graph: DataflowGraph) -> bool:
         x.__class__ is Value and prod(x.spec.shape) >= limit for x in node.inputs
     ):
         return False
+    if of_call and is_beyond_rows(node):
+        return True
     parts = [part for part in inline(graph).nodes if not part.record.is_view]
     return len(parts) >= SEVERAL or any(part.record.fragment == "function" for part in parts)
 
@@ -286,7 +310,7 @@ def is_one_fragment(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> bool:
     with recording() as body:
         with CONTEXT.having(grad_enabled=False):
             out = body.run(fn)
-        return is_tensor(out) and is_better_compiled(body.finish([out]))
+        return is_tensor(out) and is_better_compiled(body.finish([out]), True)
 
 
 def is_looped(node: Node) -> bool:
