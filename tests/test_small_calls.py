@@ -14,7 +14,7 @@ from adjoint.engine.assembly import StraightLater
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.listing import every
-from adjoint.engine.core.operations.small_calls import EVERY, SmallCalls
+from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.eager import enlisted, small_calls
@@ -340,60 +340,6 @@ def test_draws_are_the_same_to_the_bit(name: str) -> None:
         want = drawn()
     assert drawn() == want
     assert drawn() == want
-
-
-def test_tensors_like_larger_ones_are_new() -> None:
-    """Of whatever size that is, by programs and without: their layout, value and memory."""
-    for shape in ((70, 40), (600, 500)):  # beyond, all cores write them
-        x = ad.ones(shape).T
-        for _ in range(12 * EVERY):
-            for out, value in ((ad.full_like(x, 1.5), 1.5), (ad.zeros_like(x), 0)):
-                assert (out.shape, out.stride()) == (x.shape, x.stride())
-                assert out[0, 0].item() == out[-1, -1].item() == value
-                out.fill_(7)
-            made = x.new_ones(3, dtype=ad.int64)
-            assert (made.tolist(), made.dtype) == ([1, 1, 1], ad.int64)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [ad.neg, ad.relu, ad.sum, ad.amax, ad.exp, F.silu, ad.clone, ad.abs,
-     lambda x: ad.softmax(x, -1), lambda x: x.cumsum(0), lambda x: ad.dot(x[0], x[1]),
-     lambda x: ad.where(x > 0, x, 0.0), lambda x: x.to(ad.float64), lambda x: x.argmax()],
-)  # fmt: skip
-def test_calls_on_some_thousand_elements_keep_their_bits(call: Call) -> None:
-    """Whether they are found by native code or not, and of numbers that were not met before."""
-    rng = np.random.default_rng(6)
-    given = [rng.standard_normal((2, 2500)).astype(np.float32) for _ in range(2)]
-    first = [call(ad.tensor(a)).numpy().tobytes() for a in given]
-    for _ in range(5 * EVERY):
-        for a, want in zip(given, first, strict=True):
-            assert call(ad.tensor(a)).numpy().tobytes() == want
-    with CONTEXT.having(reference=True):
-        want = call(ad.tensor(given[0])).numpy()
-    np.testing.assert_allclose(call(ad.tensor(given[0])).numpy(), want, rtol=1e-4, atol=1e-4)
-
-
-def test_few_elements_of_large_tensors_are_picked_by_programs() -> None:
-    """Of ever other numbers at ever other places; places that are not there are refused."""
-    rng = np.random.default_rng(2)
-    for _ in range(8 * EVERY):
-        a, at = rng.standard_normal((90, 70)).astype(np.float32), rng.integers(0, 70, 5)
-        x, i = ad.tensor(a), ad.tensor(at)
-        np.testing.assert_array_equal(x.index_select(1, i).numpy(), a[:, at])
-        np.testing.assert_array_equal(x.gather(0, i[:, None]).numpy(), a[at, :1])
-        np.testing.assert_array_equal(x.take(i).numpy(), a.reshape(-1)[at])
-        np.testing.assert_array_equal(x.diag(3).numpy(), np.diag(a, 3))
-        np.testing.assert_allclose(x.trace().item(), np.trace(a), rtol=1e-5)
-        loss = F.nll_loss(x[:5], i, ignore_index=int(at[0]))
-        counted = at != at[0]
-        want = -a[np.arange(5), at][counted].sum() / counted.sum()
-        np.testing.assert_allclose(loss.item(), want, rtol=1e-5)
-    far = ad.tensor([0, 1, 2, 3, 7000])
-    for wrong in (lambda: x.index_select(1, far), lambda: x.gather(0, far[:, None]),
-                  lambda: x.take(far), lambda: F.nll_loss(x[:5], far)):  # fmt: skip
-        with pytest.raises((IndexError, RuntimeError)):
-            wrong()
 
 
 def test_unwritten_elements_have_their_layout() -> None:
