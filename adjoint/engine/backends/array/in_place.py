@@ -77,8 +77,9 @@ MET_BEFORE = 16
 ONE_ROUNDING = frozenset({"add", "sub", "mul", "div"})  # of floats, by every way to compute them
 LARGEST = 65504  # numbers up to here are numbers in every dtype of floats
 PLAIN_ARGUMENTS = (int, float, bool, str, type(None))
+PROGRAM_DTYPES = frozenset(map(np.dtype, "?bBhHiIlLqQefd"))
 BY_PLACE = frozenset({"tril_", "triu_"})  # which ask where an element is
-_met: dict[Any, int] = {}  # how often, by kind
+_met: dict[Any, Any] = {}  # by kind, how often it was met, then the programs it has
 KINDS = 1 << 9  # that are counted, and get programs
 
 
@@ -93,15 +94,14 @@ def compute_with_all_cores(
     """
     if not WAITS or LISTENERS:
         return False
-    order = order_in_memory(target._array)
-    as_rows = order == sorted(order)
-    if name in BY_PLACE and not as_rows:
-        return False
-    into = target._array.transpose(order)
+    into, order = target._array, None  # or which dimensions come first in memory
     flags = into.flags
-    if not is_program_dtype(into.dtype) or not (
-        flags.c_contiguous and flags.writeable and flags.aligned
-    ):
+    if not flags.c_contiguous:
+        order = order_in_memory(into)
+        into = into.transpose(order)
+        if name in BY_PLACE or not into.flags.c_contiguous:
+            return False
+    if not (flags.writeable and flags.aligned and is_program_dtype(into.dtype)):
         return False
     open_numbers = isinstance(compute, Record) and (
         compute.given_floats or compute.name in ONE_ROUNDING
@@ -114,10 +114,10 @@ def compute_with_all_cores(
             array = x._array  # type: ignore[attr-defined]
             if array.__class__ is not ndarray or not is_program_dtype(array.dtype):
                 return False
-            if array.ndim == len(order):
+            if order is not None:
+                if array.ndim != len(order):
+                    return False
                 array = array.transpose(order)
-            elif not as_rows:
-                return False
             if not (array.flags.c_contiguous and array.flags.aligned):
                 return False
             if np.may_share_memory(array, into):
@@ -137,14 +137,19 @@ def compute_with_all_cores(
     for x in params.values():
         if type(x) not in PLAIN_ARGUMENTS:
             return False
-    key = (
-        name,
-        *[place[:3] for place in places],
-        *[(k, type(x), repr(x)) for k, x in params.items()],
-    )
-    kind = (key, *[(t._array.dtype, t._array.shape) for t in tensors])
+    key: Any = (name,)
+    if places or params:
+        named = [(k, type(x), repr(x)) for k, x in params.items()]
+        key = (name, *[place[:3] for place in places], *named)
+    kind: Any = (key, into.dtype, into.shape)
+    if len(tensors) > 1:
+        kind += tuple([(t._array.dtype, t._array.shape) for t in tensors[1:]])
     count = _met.get(kind, 0)
-    if count < MET_BEFORE:
+    if count.__class__ is list:
+        for program in count:
+            if program.attempt(tensors, numbers):
+                return True
+    elif count < MET_BEFORE:
         if count or len(_met) < KINDS:
             _met[kind] = count + 1
         return False
@@ -161,13 +166,15 @@ def compute_with_all_cores(
             raise TypeError(f"{name}: in one program it may be rounded otherwise")
         given[0].copy_(out)
 
-    return bool(HOOKS.updates.run(key, tensors, numbers, {}, rule))
+    programs: list[Any] = []
+    if not HOOKS.updates.run(key, tensors, numbers, {}, rule, programs):
+        return False
+    (_met[kind],) = programs
+    return True
 
 
 def order_in_memory(array: Array) -> list[int]:
     """An array's dimensions, from the one with the longest steps to that with the shortest."""
-    if array.flags.c_contiguous:
-        return [*range(array.ndim)]
     return sorted(range(array.ndim), key=lambda d: -array.strides[d])
 
 
@@ -178,7 +185,7 @@ def layout_of(array: Array) -> tuple[Any, ...]:
 
 def is_program_dtype(dtype: Any) -> bool:
     """Whether programs compute in a dtype as the eager table does: no complex ones, no bytes."""
-    return dtype.kind in "fiub" or dtype in HALF_DTYPES
+    return dtype in PROGRAM_DTYPES or dtype in HALF_DTYPES
 
 
 def has_same_bits(nodes: Any, into: Array) -> bool:
