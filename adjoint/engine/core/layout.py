@@ -97,7 +97,7 @@ def channels_last_strides(name: str, shape: Sequence[int], rank: int) -> Shape:
             f"{name}: required rank {rank} tensor to use channels_last"
             f"{'_3d' if rank == 5 else ''} format, received {len(shape)} dimensions"
         )
-    return ordered_strides(shape, (0, *range(2, rank), 1))
+    return last_strides(shape)
 
 
 def ordered_strides(shape: Sequence[int], order: Sequence[int]) -> Shape:
@@ -111,6 +111,35 @@ def ordered_strides(shape: Sequence[int], order: Sequence[int]) -> Shape:
     for d, stride in zip(order, packed, strict=True):
         strides[d] = stride
     return tuple(strides)
+
+
+def last_strides(shape: Sequence[int]) -> Shape:
+    """Strides of dense images whose channels (dimension 1) lie innermost.
+
+    >>> last_strides((2, 3, 4, 4))
+    (48, 1, 12, 3)
+    """
+    return ordered_strides(shape, (0, *range(2, len(shape)), 1))
+
+
+def lies_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether strides say that channels lie innermost, of images that may have gaps.
+
+    Several orders may fit where dimensions have one element: PyTorch's choice (its tensors'
+    `suggest_memory_format`) is row by row unless the channel's stride says otherwise.
+
+    >>> lies_channels_last((2, 3, 4, 5), (120, 1, 30, 6)), lies_channels_last((2, 1, 1, 1), (1,) * 4)
+    (True, False)
+    """
+    if len(shape) not in (4, 5) or strides[1] == 0:
+        return False
+    least = 0
+    for d in (1, *range(len(shape) - 1, 1, -1), 0):
+        size, step = shape[d], strides[d]
+        if size == 0 or step < least or (d == 0 and least == strides[1]):
+            return False
+        least = step * size if size > 1 else step
+    return True
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
@@ -179,7 +208,7 @@ def has_format(shape: Shape, strides: Shape, memory_format: Any) -> bool:
         rank = 4 if memory_format is channels_last else 5
         if len(shape) != rank:
             return False
-        wanted = ordered_strides(shape, (0, *range(2, rank), 1))
+        wanted = last_strides(shape)
     else:
         raise RuntimeError(f"is_contiguous: {memory_format!r} is not a format to ask about")
     if 0 in shape:

@@ -59,10 +59,13 @@ def infer_only(record: Record, operands: tuple[Any, ...], params: dict[str, Any]
         out = symbolic_view(operands[0], inferred, record, params)
         mark_view(out, operands[0])
         return out
-    if isinstance(inferred, Spec):
-        strides = result_strides(record, operands, params, inferred.shape)
-        return blank(inferred, params.get("strides") if strides is None else strides)
-    return tuple([blank(spec) for spec in inferred])
+    many = not isinstance(inferred, Spec)
+    specs = tuple(inferred) if many else (inferred,)
+    outs = []
+    for spec in specs:
+        strides = result_strides(record, operands, params, spec.shape)
+        outs.append(blank(spec, params.get("strides") if strides is None else strides))
+    return tuple(outs) if many else outs[0]
 
 
 def blank(spec: Spec, strides: tuple[int, ...] | None = None) -> Tensor:

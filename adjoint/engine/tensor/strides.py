@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine.core.layout import format_strides, ordered_strides, preserve_format
 from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.result_layouts import RULES
 from adjoint.engine.core.spec import contiguous_strides, same_shape
 
 Shape = tuple[int, ...]
@@ -25,6 +26,9 @@ def result_strides(
         return wanted
     if not record.keeps_layout:
         return None
+    if record.keeps_layout in RULES:
+        places = [(tuple(x._array.shape), tuple(x.stride())) for x in operands if is_tensor(x)]
+        return RULES[record.keeps_layout](places, shape, params.get("dim"))
     if record.keeps_layout == "first":
         operands = operands[:1]
     alike: set[Shape] = set()

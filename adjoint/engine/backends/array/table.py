@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.memory.laying import laid_by_rule
 from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.result_layouts import RULES
 
 Kernel = Callable[..., Any]
 GENERIC: dict[Record, Kernel] = {}  # kernel(xp, *arrays, **params)
@@ -62,5 +64,7 @@ def kernel_for(record: Record, xp: Any = np) -> Kernel | None:
             kernel = partial(ON_GPU[record], xp)
         else:
             return None
+        if record.keeps_layout in RULES:
+            kernel = laid_by_rule(xp, kernel, record.keeps_layout)
         _RESOLVED[xp, record] = kernel
     return kernel

@@ -9,20 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.engine.core.layout import ordered_strides
+from adjoint.engine.core.layout import last_strides
 from adjoint.engine.core.spec import contiguous_strides
 
-Shape = tuple[int, ...]
 RANKS = (4, 5)  # of batches of images
-
-
-def last_strides(shape: Sequence[int]) -> Shape:
-    """Strides of dense images whose channels lie innermost.
-
-    >>> last_strides((2, 3, 4, 4))
-    (48, 1, 12, 3)
-    """
-    return ordered_strides(shape, (0, *range(2, len(shape)), 1))
 
 
 def rank_of(tensors: Sequence[Any]) -> int:

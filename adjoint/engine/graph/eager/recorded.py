@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from adjoint.engine.core.layout import last_strides
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.result_layouts import RULES
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
@@ -296,15 +298,20 @@ def known_strides(body: OperationTrace, x: Tensor | None, rank: int) -> tuple[in
         return x.stride()
     if rank and x.ndim < 2:
         return contiguous_strides(x.shape)
-    return images.last_strides(x.shape) if rank and x.ndim == rank else None
+    return last_strides(x.shape) if rank and x.ndim == rank else None
 
 
 def in_doubt(body: OperationTrace, tensor: Tensor) -> bool:
-    """Whether it is in doubt how a result lies in memory eagerly; products lie row after row."""
+    """Whether it is in doubt how a result lies in memory eagerly.
+
+    Products lie row after row, and others by the rules they state.
+    """
     if not body.reshapes.doubts(tensor):
         return False
     node = body.value_of(tensor).node
-    return node is None or node.record.family != "bilinear"
+    return node is None or (
+        node.record.family != "bilinear" and node.record.keeps_layout not in RULES
+    )
 
 
 def root(value: Value) -> Value:

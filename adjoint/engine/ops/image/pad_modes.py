@@ -108,7 +108,10 @@ def _edges(input: Tensor, widths: tuple[int, ...], mode: str) -> Tensor:
         if before or after:
             n = input.shape[dim]
             rules[dim] = (mode, n, n + before + after, before)
-    return resampled(input, rules) if rules else input.clone()
+    if not rules:
+        return input.clone()
+    # PyTorch's circular padding lies row by row, whatever its input does.
+    return resampled(input.contiguous() if mode == "circular" else input, rules)
 
 
 _cast_edges = with_autocast("replication_pad", _edges)

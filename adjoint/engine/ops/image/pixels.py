@@ -21,6 +21,7 @@ from adjoint.engine.ops.image.grid import (
 )
 from adjoint.engine.ops.image.resample import single
 from adjoint.engine.ops.nn.common import widen
+from adjoint.engine.ops.shape.convert import lying_as_images
 from adjoint.engine.ops.shape.join import stack
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ SPACES = ("nn.functional", "")
 
 
 def _copied(out: Tensor, source: Tensor) -> Tensor:
-    """A result that never shares memory with its source."""
-    return out.clone() if out._storage is source._storage else out
+    """A result that never shares memory with its source, and lies as that does."""
+    return lying_as_images(out.clone() if out._storage is source._storage else out, source)
 
 
 @public(namespaces=SPACES)

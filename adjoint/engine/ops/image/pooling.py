@@ -15,6 +15,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.image.convolution_functions import expanded, fixed
 from adjoint.engine.ops.image.resample import Rule, resampled
 from adjoint.engine.ops.index.gather import GATHER, SCATTER
+from adjoint.engine.ops.shape.convert import lying_as_images
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -49,13 +50,17 @@ def _max_backward(g: Tensor, at: Tensor, windows: tuple[Rule, ...]) -> Tensor:
     lead, sizes = tuple(g.shape[:-rank]), tuple(w[1] for w in windows)
     zeros = g.new_zeros((*lead, prod(sizes)))
     back = SCATTER(zeros, flat(g, rank), flat(at, rank), dim=len(lead), accumulate=True)
-    return back.reshape((*lead, *sizes))
+    return lying_as_images(back.reshape((*lead, *sizes)), g, at)
 
 
 # What each window says of its largest element, added up where they are: a node of its own, so that
 # a target can look for the windows of an element instead.
 MAX_POOL_BACKWARD = composite(
-    "max_pool_backward", _max_backward, operands=("g", "at"), fragment="computed"
+    "max_pool_backward",
+    _max_backward,
+    operands=("g", "at"),
+    keeps_layout="images",
+    fragment="computed",
 )
 
 
@@ -78,6 +83,7 @@ MAX_POOL: Record = primitive(
     _max_vjp,
     jvp=_max_jvp,
     batched_params=lambda params, size: params,
+    keeps_layout="images",
     outputs=2,
     rounding="exact",
     fragment="computed",

@@ -22,6 +22,7 @@ from adjoint.engine.core.operations.large import COMPUTED
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec, is_known, pinned
 from adjoint.engine.ops.reduce.scan import shift_dim
+from adjoint.engine.ops.shape.convert import lying_as_images
 from adjoint.engine.ops.shape.join import CAT
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ RESAMPLE: Record = linear(
     _infer,
     lambda g, dim, rule, transposed: RESAMPLE(g, dim=dim, rule=rule, transposed=not transposed),
     batched_params=shift_dim,
+    keeps_layout="images",
     in_steps=True,
     fragment="computed",
 )
@@ -335,9 +337,10 @@ def _with_edges(x: Tensor, dim: int, rule: Rule) -> Tensor:
 
 def _resample_all(x: Tensor, rules: Rules, divisor: float | None, transposed: bool) -> Tensor:
     if not transposed and divisor is None and _is_by_parts(x, rules):
+        whole = x
         for dim, rule in rules:
-            x = _with_edges(x, dim, rule)
-        return x
+            whole = _with_edges(whole, dim, rule)
+        return lying_as_images(whole, x)
     dtype = x.dtype
     if dtype.is_half and not (x.device.type == "cpu" and is_copied(rules, divisor, transposed)):
         x = x.float()  # rounded once, at the end
@@ -374,7 +377,12 @@ def _much(shapes: list[tuple[int, ...]], params: dict[str, Any]) -> bool:
 
 
 RESAMPLE_ALL = composite(
-    "resample_all", _resample_all, _transposed, fragment="computed", much=_much
+    "resample_all",
+    _resample_all,
+    _transposed,
+    keeps_layout="images",
+    fragment="computed",
+    much=_much,
 )
 
 

@@ -12,6 +12,7 @@ from adjoint.engine.ops.image.convolution_functions import expanded
 from adjoint.engine.ops.image.pooling import FUNCTIONAL, flat
 from adjoint.engine.ops.index.gather import GATHER, SCATTER
 from adjoint.engine.ops.random.random import rand
+from adjoint.engine.ops.shape.convert import lying_as_images
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -236,7 +237,8 @@ def max_unpool(
         )
     zeros = input.new_zeros((*lead, prod(sizes)))
     x, at = flat(input, rank), flat(indices, rank)
-    return SCATTER(zeros, x, at, dim=len(lead), accumulate=False).reshape((*lead, *sizes))
+    out = SCATTER(zeros, x, at, dim=len(lead), accumulate=False).reshape((*lead, *sizes))
+    return lying_as_images(out, input)
 
 
 @public(namespaces=FUNCTIONAL)

@@ -31,6 +31,7 @@ from adjoint.engine.core.operations.public import (
 )
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls
+from adjoint.engine.core.result_layouts import as_images
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.placement import chosen
@@ -74,6 +75,16 @@ CLONE: Record = linear(
     fragment="plain",
     selects=True,
 )
+
+
+def lying_as_images(out: Tensor, *sources: Tensor) -> Tensor:
+    """A new result, its channels innermost where those of the images are that it is made of."""
+    places = [(tuple(x._array.shape), tuple(x.stride())) for x in sources]
+    strides = as_images(places, tuple(out._array.shape))
+    if strides is None or tuple(out.stride()) == strides:
+        return out
+    laid: Tensor = CLONE(out, strides=strides)
+    return laid
 
 
 @public(method=True)

@@ -54,6 +54,7 @@ CAT = linear(
     _cat_infer,
     _cat_transpose,
     operands=("*xs",),
+    keeps_layout="joined",
     batched_params=lambda params, size: {"dim": params["dim"] + 1},
     native_check=True,
     rounding="exact",
@@ -80,6 +81,7 @@ STACK = linear(
     _stack_infer,
     lambda g, position, dim: g.select(dim, position),
     operands=("*xs",),
+    keeps_layout="stacked",
     batched_params=lambda params, size: {"dim": params["dim"] + 1},
     native_check=True,
     rounding="exact",
@@ -206,6 +208,7 @@ def _cat(tensors: Any, dim: int) -> Tensor:
         )
     if (0,) in shapes:  # a leniency PyTorch keeps: such a tensor joins any others
         many = _without_empty(many, dim)
+        many[0] = many[0].contiguous()  # with such a one, results lie row by row
     return CAT(*many, dim=wrap_dim("cat", dim, many[0].ndim))
 
 

@@ -11,8 +11,10 @@ from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import method, public
+from adjoint.engine.core.result_layouts import as_images
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import ints
+from adjoint.engine.ops.create.creation import filled
 from adjoint.engine.ops.shape.views import SLICE, scatter
 
 if TYPE_CHECKING:
@@ -62,7 +64,9 @@ def _padded(self: Tensor, widths: Widths, value: Any) -> Tensor:
             for n, (a, _) in zip(inner._array.shape, widths, strict=True)
         ]
     )
-    return scatter(self.new_full(new, value), inner, (SLICE, {"index": place}))
+    strides = as_images([(tuple(shape), tuple(self.stride()))], tuple(new))
+    whole = filled("pad", tuple(new), value, self.dtype, self.device, False, strides=strides)
+    return scatter(whole, inner, (SLICE, {"index": place}))
 
 
 def _cut(g: Tensor, widths: Widths) -> Tensor:
@@ -78,7 +82,7 @@ CONSTANT_PAD = composite(
     operands=("x",),
     fragment="plain",
     rounding="exact",
-    lies_in_rows=True,
+    keeps_layout="images",
 )
 
 

@@ -38,6 +38,7 @@ ROLL: Record = linear(
     "roll",
     _same_spec,
     lambda g, shifts, dims: ROLL(g, shifts=tuple(-s for s in shifts), dims=dims),
+    keeps_layout="images",
     batched_params=lambda params, size: {
         "shifts": params["shifts"],
         "dims": tuple(d + 1 for d in params["dims"]),

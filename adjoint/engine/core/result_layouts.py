@@ -1,0 +1,79 @@
+"""How results lie in memory that follow images: channels innermost, where PyTorch keeps them so.
+
+Records name a rule (`keeps_layout`). Recordings, fragments and the meta device ask it what a result
+will be, and the eager table lays out by it what kernels give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from adjoint.engine.core.layout import last_strides, lies_channels_last
+
+Shape = tuple[int, ...]
+Place = tuple[Shape, Shape]  # a tensor's shape and strides
+_INTEGERS = frozenset({int})
+
+
+def is_last(place: Place) -> bool:
+    """Whether a tensor is taken for images whose channels lie innermost.
+
+    Of sizes that are symbols the formulas are compared: to compare the sizes would pin them.
+    """
+    shape, strides = place
+    if _INTEGERS.issuperset(map(type, (*shape, *strides))):
+        return lies_channels_last(shape, strides)
+    if len(shape) not in (4, 5):
+        return False
+    return [*map(_formula, strides)] == [*map(_formula, last_strides(shape))]
+
+
+def _formula(size: Any) -> Any:
+    return getattr(size, "poly", size)
+
+
+def as_images(operands: Sequence[Place], shape: Shape, dim: int | None = None) -> Shape | None:
+    """Channels lie innermost if those of an operand do."""
+    rank = len(shape)
+    last = rank in (4, 5) and any(len(place[0]) == rank and is_last(place) for place in operands)
+    return last_strides(shape) if last else None
+
+
+def _as_convolved(operands: Sequence[Place], shape: Shape, dim: int | None) -> Shape | None:
+    """The same of convolutions: lines of elements are images of one row."""
+    if len(shape) != 3:
+        return as_images(operands, shape)
+    rows = [
+        ((*its[:2], 1, its[2]), (*steps[:2], its[2] * steps[2], steps[2]))
+        for its, steps in operands
+    ]
+    strides = as_images(rows, (*shape[:2], 1, shape[2]))
+    return None if strides is None else (*strides[:2], strides[3])
+
+
+def _as_joined(operands: Sequence[Place], shape: Shape, dim: int | None) -> Shape | None:
+    """Channels lie innermost if those of all operands do."""
+    return last_strides(shape) if operands and all(map(is_last, operands)) else None
+
+
+def _as_stacked(operands: Sequence[Place], shape: Shape, dim: int | None) -> Shape | None:
+    """A new dimension is cut off the one before which it stands, along which tensors are joined."""
+    assert dim is not None
+    if not len(operands[0][0]) > dim:  # behind all others
+        apart = [((*its, 1), (*steps, 1)) for its, steps in operands]
+        return _as_joined(apart, shape, None)
+    joined = (*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :])
+    strides = _as_joined(operands, joined, None)
+    if strides is None:
+        return None
+    return (*strides[:dim], shape[dim + 1] * strides[dim], *strides[dim:])
+
+
+# How results lie, from where operands do, the result's shape and the parameter `dim`; None: rows.
+RULES: Final[dict[Any, Callable[[Sequence[Place], Shape, int | None], Shape | None]]] = {
+    "images": as_images,
+    "convolved": _as_convolved,
+    "joined": _as_joined,
+    "stacked": _as_stacked,
+}
