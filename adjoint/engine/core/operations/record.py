@@ -171,6 +171,9 @@ class Record:
     # Its results lie row after row, however its operands lie: to find that out by trying would take
     # memory that a fragment does without.
     lies_in_rows: bool = False
+    # The same of images whose channels lie innermost, in the order in which they lie: what
+    # fragments on the CPU record instead where an operand is such a one (`ops.common.channels`).
+    by_channels: Callable[..., Any] | None = None
     in_steps: bool = False  # no composite, but its kernel takes several: worth a straight program
     # Autocast, by type of device (Note [autocast]); a record that is not listed there may say.
     policies: dict[str, str] | None = None

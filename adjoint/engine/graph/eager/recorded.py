@@ -10,7 +10,7 @@ from typing import Any
 
 from adjoint.engine.core.layout import last_strides
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
-from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.result_layouts import RULES
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
@@ -23,6 +23,7 @@ from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.body import BodyTrace, LiftedInput
 from adjoint.engine.graph.record.sources import CallArgument
 from adjoint.engine.graph.sizes.sizing import Example, Sizing
+from adjoint.engine.ops.common.channels import goes_by_channels
 from adjoint.engine.tensor.tensor import Tensor
 
 Work = Callable[[Sequence[Any]], Any]
@@ -37,6 +38,21 @@ class OperationTrace(BodyTrace):
         value = self.graph.add_input(tensor._spec)
         self.lifted[id(tensor)] = LiftedInput(tensor, value)
         return self.wrap(value, tensor.stride())
+
+    def record(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if record.by_channels is not None and any(map(is_by_channels, operands)):
+            return record.by_channels(*operands, **params)
+        return super().record(record, operands, params)
+
+    def record_composite(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
+        if record.by_channels is not None and any(map(is_by_channels, operands)):
+            return record.by_channels(*operands, **params)
+        return super().record_composite(record, operands, params)
+
+
+def is_by_channels(x: Any) -> bool:
+    """Whether an operand is computed with in the order in which its channels lie."""
+    return is_tensor(x) and goes_by_channels(x)
 
 
 class Unfit(Exception):
@@ -117,6 +133,7 @@ def tried(fn: Work, numbers: Sequence[float]) -> list[Strides]:
 def recording() -> Iterator[OperationTrace]:
     """A block in which an operation is recorded."""
     body = OperationTrace(None, "a fragment")
+    body.keeps_strides = True
     before = CONTEXT.every_field()
     try:
         yield body

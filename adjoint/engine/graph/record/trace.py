@@ -72,6 +72,7 @@ class Trace(Streams):
 
     observed = False  # whether it records what a function does, for calls that do it again
     closes = False  # whether operands from outside become inputs: graph.record.body
+    keeps_strides = False  # whether operands lie in memory as they say, and not row by row
     runs_here = False  # whether it is for this process alone, with the devices that are there
     # How a recorded function puts something into a dict of the framework's that was there before.
     assign: Callable[[Any, Any, Any], None] | None = None

@@ -12,6 +12,7 @@ from adjoint.engine.core.operations.families import composite, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.ops.common.channels import channels_last, channels_second
 from adjoint.engine.ops.image.convolution_functions import expanded, fixed
 from adjoint.engine.ops.image.resample import Rule, resampled
 from adjoint.engine.ops.index.gather import GATHER, SCATTER
@@ -45,6 +46,29 @@ def _max_vjp(gs: Any, later_outs: Any, x_spec: Spec, windows: tuple[Rule, ...]) 
     return MAX_POOL_BACKWARD(gs[0], later_outs[0], windows=windows)
 
 
+def _with_channels(x: Tensor, windows: tuple[Rule, ...]) -> tuple[Rule, ...] | None:
+    """The windows of images (N, ..., C), of one channel each; None where x is no batch of them."""
+    channels = x.shape[1]
+    apart = ("window", channels, channels, 1, 1, 0, 1)
+    return (*windows, apart) if x.ndim == len(windows) + 2 else None
+
+
+def _max_by_channels(x: Tensor, windows: tuple[Rule, ...]) -> Any:
+    """MAX_POOL of images (N, ..., C), which counts places over channels too."""
+    whole = _with_channels(x, windows)
+    if whole is None:
+        return MAX_POOL(channels_last(x), windows=windows)
+    best, at = MAX_POOL(channels_last(x), windows=whole)
+    return channels_second(best), channels_second(at // x.shape[1])
+
+
+def _max_backward_by_channels(g: Tensor, at: Tensor, windows: tuple[Rule, ...]) -> Tensor:
+    whole = _with_channels(g, windows)
+    places = channels_last(at) * g.shape[1] + at.new_arange(g.shape[1])
+    out: Tensor = MAX_POOL_BACKWARD(channels_last(g), places, windows=whole)
+    return channels_second(out)
+
+
 def _max_backward(g: Tensor, at: Tensor, windows: tuple[Rule, ...]) -> Tensor:
     rank = len(windows)
     lead, sizes = tuple(g.shape[:-rank]), tuple(w[1] for w in windows)
@@ -60,6 +84,7 @@ MAX_POOL_BACKWARD = composite(
     _max_backward,
     operands=("g", "at"),
     keeps_layout="images",
+    by_channels=_max_backward_by_channels,
     fragment="computed",
 )
 
@@ -84,6 +109,7 @@ MAX_POOL: Record = primitive(
     jvp=_max_jvp,
     batched_params=lambda params, size: params,
     keeps_layout="images",
+    by_channels=_max_by_channels,
     outputs=2,
     rounding="exact",
     fragment="computed",

@@ -21,6 +21,11 @@ from adjoint.engine.core.operations.families import composite, linear
 from adjoint.engine.core.operations.large import COMPUTED
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec, is_known, pinned
+from adjoint.engine.ops.common.channels import (
+    channels_last,
+    channels_second,
+    goes_by_channels,
+)
 from adjoint.engine.ops.reduce.scan import shift_dim
 from adjoint.engine.ops.shape.convert import lying_as_images
 from adjoint.engine.ops.shape.join import CAT
@@ -336,6 +341,9 @@ def _with_edges(x: Tensor, dim: int, rule: Rule) -> Tensor:
 
 
 def _resample_all(x: Tensor, rules: Rules, divisor: float | None, transposed: bool) -> Tensor:
+    if goes_by_channels(x) and all(dim > 1 for dim, _ in rules):
+        moved = tuple([(dim - 1, rule) for dim, rule in rules])
+        return channels_second(_resample_all(channels_last(x), moved, divisor, transposed))
     if not transposed and divisor is None and _is_by_parts(x, rules):
         whole = x
         for dim, rule in rules:
@@ -381,6 +389,7 @@ RESAMPLE_ALL = composite(
     _resample_all,
     _transposed,
     keeps_layout="images",
+    by_channels=_resample_all,
     fragment="computed",
     much=_much,
 )

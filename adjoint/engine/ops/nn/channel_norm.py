@@ -15,6 +15,11 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.common.channels import (
+    goes_by_channels,
+    images_of_rows,
+    rows_of_channels,
+)
 from adjoint.engine.ops.nn.common import FUNCTIONAL, in_rows, require_floating, widen
 from adjoint.engine.ops.nn.normalization import (
     MOMENTS,
@@ -43,6 +48,10 @@ def _channel_norm(
     x: Tensor, *affine: Any, batch: bool, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The normalised input, and the mean and biased variance of each channel."""
+    if batch and goes_by_channels(x):
+        out, *statistics = _channel_norm(rows_of_channels(x), *affine, batch=True, eps=eps)
+        mean, variance = [s.reshape(per_channel(x)) for s in statistics]
+        return images_of_rows(out, x), mean, variance
     mean, variance = MOMENTS(widen(x), dims=_channel_dims(x, batch))
     standard = (widen(x) - mean) * (variance + eps).rsqrt()
     out = affine_map(standard, affine, per_channel(x))
@@ -52,6 +61,12 @@ def _channel_norm(
 def _channel_norm_input(
     gs: Any, x: Tensor, affine: Any, later_outs: Any, batch: bool, eps: float
 ) -> Tensor | None:
+    if batch and goes_by_channels(x):
+        rows = rows_of_channels(x)
+        g = None if gs[0] is None else rows_of_channels(gs[0])
+        rest = [None if s is None else s.reshape(per_channel(rows)) for s in (*gs[1:], *later_outs)]
+        out = _channel_norm_input((g, *rest[:2]), rows, affine, rest[2:], batch, eps)
+        return None if out is None else images_of_rows(out, x)
     gs = (weighted(gs[0], affine, per_channel(x)), *gs[1:])
     return narrow(pull_back(gs, widen(x), later_outs, _channel_dims(x, batch), eps), x)
 
@@ -59,7 +74,11 @@ def _channel_norm_input(
 def _channel_norm_affine(
     gs: Any, x: Tensor, later_outs: Any, position: int, spec: Spec, eps: float
 ) -> Tensor | None:
-    return parameter_gradient(gs[0], x, later_outs, position, per_channel(x), spec, eps)
+    g = gs[0]
+    if g is not None and later_outs[0].shape[0] == 1 and goes_by_channels(x):  # one of all
+        x, g = rows_of_channels(x), rows_of_channels(g)
+        later_outs = [s.reshape(per_channel(x)) for s in later_outs]
+    return parameter_gradient(g, x, later_outs, position, per_channel(x), spec, eps)
 
 
 BATCH_NORM, INSTANCE_NORM = (
@@ -71,6 +90,7 @@ BATCH_NORM, INSTANCE_NORM = (
         operands=("x", "*affine"),
         outputs=3,
         keeps_layout=True,
+        by_channels=_channel_norm,
         fragment="composed",
     )
     for name in ("batch_norm", "instance_norm")

@@ -14,6 +14,11 @@ from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.result_layouts import as_images
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import ints
+from adjoint.engine.ops.common.channels import (
+    channels_last,
+    channels_second,
+    goes_by_channels,
+)
 from adjoint.engine.ops.create.creation import filled
 from adjoint.engine.ops.shape.views import SLICE, scatter
 
@@ -40,6 +45,9 @@ def constant_pad(self: Tensor, widths: Widths, value: Any) -> Tensor:
 
 def _padded(self: Tensor, widths: Widths, value: Any) -> Tensor:
     """The same, as what is kept put into a tensor of the constant."""
+    if goes_by_channels(self):
+        first, second, *others = widths
+        return channels_second(_padded(channels_last(self), [first, *others, second], value))
     shape = self._array.shape
     new = [n + a + b for n, (a, b) in zip(shape, widths, strict=True)]
     if any(n < 0 for n in new):
@@ -83,6 +91,7 @@ CONSTANT_PAD = composite(
     fragment="plain",
     rounding="exact",
     keeps_layout="images",
+    by_channels=_padded,
 )
 
 

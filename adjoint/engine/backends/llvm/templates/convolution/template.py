@@ -51,9 +51,24 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     )
 
 
-def nothing_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
-    """Operands may lie anyhow."""
-    return set()
+def apart(layout: LayoutOf, images: Any) -> bool:
+    """Whether the elements of a row of images lie apart, as where channels lie between them."""
+    place = layout(images)
+    size, step = place.shape[-1], place.strides[-1]
+    return not is_extent(size) and not is_extent(step) and size > 1 and step != 1
+
+
+def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Operands may lie anyhow; but images of which each element is read for several taps are laid
+    row by row first, if those lie apart."""
+    x, weights = inputs
+    several = any(is_extent(n) or n > 1 for n in weights.spec.shape[2:])
+    return {0} if several and apart(layout, x) else set()
+
+
+def packed_both(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """The same of gradients of weights, which read both operands for each other's channels."""
+    return {k for k, x in enumerate(inputs) if apart(layout, x)}
 
 
 def forward(
@@ -182,7 +197,7 @@ def multiply(
 
 
 TEMPLATES = {
-    "convolution": Template(accepts, nothing_packed, forward),
-    "convolution_transpose": Template(accepts, nothing_packed, transposed),
-    "convolution_weight": Template(accepts, nothing_packed, by_weight),
+    "convolution": Template(accepts, packed, forward),
+    "convolution_transpose": Template(accepts, packed, transposed),
+    "convolution_weight": Template(accepts, packed_both, by_weight),
 }
