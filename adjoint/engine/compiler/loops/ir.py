@@ -105,6 +105,7 @@ class Form:
     spans: str = ANY  # what sizes of the vector dimension it can do
     columns: int = 0  # how many of the outer dimensions, the last ones, it sums over
     tiled: bool = False  # its pieces are a few columns of one row after another
+    turned: bool = False  # and it only copies: several rows at a time, square by square
     in_turns: bool = False  # kernels launched together do their first pieces, then their second
 
     def key(self) -> Any:

@@ -20,6 +20,7 @@ from adjoint.engine.backends.llvm.loops.pieces import (
     words_of,
 )
 from adjoint.engine.backends.llvm.loops.signs import never_positive
+from adjoint.engine.backends.llvm.loops.turning import copy_rows, square_count
 from adjoint.engine.backends.registers.elementwise import round_result, round_to
 from adjoint.engine.backends.registers.math.exponential import exp_of_negative
 from adjoint.engine.backends.registers.operations import KIND, combine, lower, random_sample
@@ -110,6 +111,8 @@ class LoopEmitter:
         if not form.tiled:
             return {lead: self.chunks} | before
         row = before.pop(lead - 1)  # Note [tiled pieces]
+        if form.turned:
+            row = square_count(self, lead - 1)
         return {lead - 1: row, lead: self.chunks} | before
 
     def decode(self, p: str, digits: dict[int, str]) -> list[V]:
@@ -142,14 +145,16 @@ class LoopEmitter:
         form, let = self.form, self.code.let
         chunked = not form.rows and form.outer > 0
         part = where.pop(self.vector) if chunked else ""
+        if form.turned:
+            start = let(f"mul i64 {part}, {self.chunk}")
+            copy_rows(self, where, start, self.end_of_chunk(start))
+            return
         self.access.base = {r: self.access.address(r, where) for r in range(len(form.refs))}
         if not chunked:
             self.run({}, 1, {})
             return
         start = let(f"mul i64 {part}, {self.chunk}")
-        stop = let(f"add i64 {start}, {self.chunk}")
-        size = self.size[self.vector]
-        stop = let(f"select i1 {let(f'icmp slt i64 {stop}, {size}')}, i64 {stop}, i64 {size}")
+        stop = self.end_of_chunk(start)
         shared = self.shared()
         middle = stop
         if form.spans != WHOLE:
@@ -174,6 +179,12 @@ class LoopEmitter:
             start = middle
         if self.lanes == 1 or form.spans != WHOLE:
             self.blocks.loop(start, stop, 1, (), across(1))
+
+    def end_of_chunk(self, start: str) -> str:
+        """Where a chunk of the vector dimension ends."""
+        let, size = self.code.let, self.size[self.vector]
+        stop = let(f"add i64 {start}, {self.chunk}")
+        return let(f"select i1 {let(f'icmp slt i64 {stop}, {size}')}, i64 {stop}, i64 {size}")
 
     def shared(self) -> Env:
         """Loads that are the same for all columns of a chunk."""

@@ -20,7 +20,17 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.loops.column_sums import STRIP, sums_columns
 from adjoint.engine.backends.llvm.loops.pieces import FEW_LANES, lanes_of, words_of
-from adjoint.engine.compiler.loops.ir import ANY, SEVERAL, SHORT, WHOLE, Form, Kernel
+from adjoint.engine.backends.llvm.loops.turning import SQUARE, SQUARES
+from adjoint.engine.compiler.loops.ir import (
+    ANY,
+    LOAD,
+    POINT,
+    SEVERAL,
+    SHORT,
+    WHOLE,
+    Form,
+    Kernel,
+)
 from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
 from adjoint.engine.compiler.target import Template
 from adjoint.engine.graph.ir import Value
@@ -35,7 +45,12 @@ def fill_words(step: Launch) -> None:
     form = step.form
     layout = words_of(form)
     lanes, checks = lanes_of(form), form.checks()
-    step.form = replace(form, spans=spans(step.kernels, lanes), tiled=is_tiled(step.kernels))
+    step.form = replace(
+        form,
+        spans=spans(step.kernels, lanes),
+        tiled=is_tiled(step.kernels),
+        turned=is_turned(step.kernels),
+    )
     words: list[Any] = [len(step.kernels), 0]
     first = 0
     shares = [divide(kernel, lanes, step.form) for kernel in step.kernels]
@@ -107,6 +122,31 @@ def is_tiled(kernels: list[Kernel]) -> bool:
     )
 
 
+def is_turned(kernels: list[Kernel]) -> bool:
+    """Whether kernels copy what lies by columns into rows, and do nothing else (`turning`)."""
+    return all(map(only_turns, kernels))
+
+
+def only_turns(kernel: Kernel) -> bool:
+    """The same of one kernel, of words of four or eight bytes."""
+    form = kernel.form
+    if form.rows or form.inner or form.outer < 2 or len(kernel.refs) != 2:
+        return False
+    (name, _), (stored, _) = form.refs
+    kinds = [(op.kind, op.name if op.kind == POINT else LOAD) for op in form.ops]
+    whole = kinds in ([(LOAD, LOAD)], [(LOAD, LOAD), (POINT, "cast")]) and name == stored
+    if not whole or len(form.ops[0].args) != 1 or form.stores != ((len(form.ops) - 1, 1),):
+        return False
+    if {op.dtype for op in form.ops} != {name} or name not in SQUARES:
+        return False
+    source, target = (ref.strides for ref in kernel.refs)
+    row, column = form.outer - 2, form.outer - 1
+    sizes, steps = kernel.outer[row:], [source[row], source[column], target[row], target[column]]
+    if any(map(is_extent, (*sizes, *steps))) or min(sizes) < SQUARE:
+        return False
+    return source[row] == target[column] == 1 and source[column] > 1 and target[row] > 1
+
+
 def joined(template: Template) -> Template:
     """A template whose copies into parts of its result are one launch, if they are of one form."""
 
@@ -155,6 +195,8 @@ def divide(kernel: Kernel, lanes: int, form: Form) -> tuple[int, int, int]:
     if form.tiled:
         chunk = computed(tile_width, kernel.outer[-2])
     chunks = -(-size // chunk)
+    if form.turned:
+        lead = prod(kernel.outer[:-2]) * -(-kernel.outer[-2] // SQUARE)
     return lead * chunks, chunk, chunks
 
 
