@@ -196,6 +196,51 @@ def test_row_major_without_compile_and_with_it(name: str) -> None:
     assert capture(lambda x: fn(x).is_contiguous())(x)
 
 
+# What keeps images' channels innermost, of x (N, 6, H, W).
+OF_IMAGES: dict[str, Callable[[Any], Any]] = {
+    "convolution": lambda x: F.conv2d(x, ad.ones(4, 6, 3, 3), padding=1),
+    "by one": lambda x: F.conv2d(x, ad.ones(4, 6, 1, 1), stride=2),
+    "depthwise": lambda x: F.conv2d(x, ad.ones(6, 1, 3, 3), padding=1, groups=6),
+    "transposed": lambda x: F.conv_transpose2d(x, ad.ones(6, 4, 2, 2), stride=2),
+    "largest": lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True),
+    "largest, adaptive": lambda x: F.adaptive_max_pool2d(x, 3, return_indices=True),
+    "mean": lambda x: F.avg_pool2d(x, 2),
+    "mean, adaptive": lambda x: F.adaptive_avg_pool2d(x, (3, 2)),
+    "nearest": lambda x: F.interpolate(x, scale_factor=2),
+    "bilinear": lambda x: F.interpolate(x, size=(9, 5), mode="bilinear"),
+    "padded": lambda x: F.pad(x, (1, 2, 0, -1, 1, 0), value=3.0),
+    "reflected": lambda x: F.pad(x, (1, 2, 1, 0), mode="reflect"),
+    "joined": lambda x: ad.cat([x, 2 * x], 1),
+    "rolled": lambda x: x.roll((1, 2), (1, 3)),
+    "batch_norm": lambda x: F.batch_norm(
+        x, None, None, ad.arange(6.0), ad.ones(6), training=True
+    ),
+    "group_norm": lambda x: F.group_norm(x, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [5, 24])  # by the eager table, and as compiled fragments
+@pytest.mark.parametrize("name", OF_IMAGES)
+def test_images_keep_their_channels_innermost(name: str, size: int) -> None:
+    """Values and gradients are those of images that lie row by row."""
+    fn, x = OF_IMAGES[name], ad.randn(2, 6, size, size)
+    results, gradients = [], []
+    for given in (x, x.contiguous(memory_format=ad.channels_last)):
+        given = given.detach().requires_grad_()
+        out = fn(given)
+        outs = out if isinstance(out, tuple) else (out,)
+        (g,) = ad.autograd.grad((outs[0] * outs[0].detach().cos()).sum(), given)
+        results.append(outs)
+        gradients.append(g)
+    for plain, last in zip(*results, strict=True):
+        assert plain.is_contiguous()
+        assert last.is_contiguous(memory_format=ad.channels_last)
+        np.testing.assert_allclose(plain.detach(), last.detach(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-3, atol=1e-4)
+    given = x.contiguous(memory_format=ad.channels_last)
+    assert strides(capture(fn)(given)) == strides(fn(given))
+
+
 def test_strides_as_of_the_first_operand() -> None:
     x, row = flipped(ad.randn(3, 4)), ad.zeros(4)
     assert ad.select_scatter(x, row, 0, 1).stride() == (1, 3)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import adjoint as ad
+from adjoint.graph import capture
 
 torch: Any = pytest.importorskip("torch")
 
@@ -149,3 +150,83 @@ def test_what_is_repeated_leaves_the_layout_to_others(dtype: str) -> None:
             y = lib.ones(2, 4, 3, dtype=x.dtype).mT
             found.append([_steps(out) for out in (x * y, lib.maximum(x, y), x < y, y - x)])
         assert found[0] == found[1], steps
+
+
+def _images(lib: Any, *shape: int) -> Any:
+    return ((lib.arange(float(_product([*shape]))) * 7) % 11 - 5).reshape(shape)
+
+
+def _filters(lib: Any, *shape: int, last: bool = False) -> Any:
+    weights = _images(lib, *shape) / 7
+    return weights.contiguous(memory_format=lib.channels_last) if last else weights
+
+
+# Of images (N, C, H, W).
+IMAGES: dict[str, Fn] = {
+    "conv2d": lambda lib, x: lib.conv2d(x, _filters(lib, 4, x.shape[1], 2, 2), padding=1),
+    "conv2d by filters with channels last": lambda lib, x: lib.conv2d(
+        x, _filters(lib, 4, x.shape[1], 2, 2, last=True)
+    ),
+    "conv2d with a bias": lambda lib, x: lib.conv2d(
+        x, _filters(lib, 4, x.shape[1], 1, 1), _images(lib, 4)
+    ),
+    "conv_transpose2d": lambda lib, x: lib.conv_transpose2d(x, _filters(lib, x.shape[1], 4, 2, 2)),
+    "max_pool2d": lambda lib, x: lib.nn.functional.max_pool2d(x, 2, 1, 1, return_indices=True),
+    "max_unpool2d": lambda lib, x: lib.nn.functional.max_unpool2d(
+        *lib.nn.functional.max_pool2d(x, 2, 1, return_indices=True), 2, 1
+    ),
+    "avg_pool2d": lambda lib, x: lib.nn.functional.avg_pool2d(x, 2, 1),
+    "adaptive_avg_pool2d": lambda lib, x: lib.nn.functional.adaptive_avg_pool2d(x, 2),
+    "adaptive_max_pool2d": lambda lib, x: lib.nn.functional.adaptive_max_pool2d(x, 2),
+    "lp_pool2d": lambda lib, x: lib.nn.functional.lp_pool2d(x, 2, 2, 1),
+    "pad": lambda lib, x: lib.nn.functional.pad(x, (1, 1, 2, -1)),
+    "reflected": lambda lib, x: lib.nn.functional.pad(x, (1, 1, 1, 1), mode="reflect"),
+    "replicated": lambda lib, x: lib.nn.functional.pad(x, (1, 1, 1, 1), mode="replicate"),
+    "circular": lambda lib, x: lib.nn.functional.pad(x, (1, 1, 1, 1), mode="circular"),
+    "cat": lambda lib, x: lib.cat([x, x], 1),
+    "cat of others": lambda lib, x: lib.cat([x, x.contiguous()], 2),
+    "cat with nothing": lambda lib, x: lib.cat([lib.zeros(0), x], 1),
+    "stack": lambda lib, x: lib.stack([x, x], 1),
+    "stack in front": lambda lib, x: lib.stack([x, x]),
+    "roll": lambda lib, x: lib.roll(x, (1, 2), (2, 3)),
+    "nearest": lambda lib, x: lib.nn.functional.interpolate(x, scale_factor=2),
+    "bilinear": lambda lib, x: lib.nn.functional.interpolate(x, size=(3, 7), mode="bilinear"),
+    "bicubic": lambda lib, x: lib.nn.functional.interpolate(x, size=(7, 3), mode="bicubic"),
+    "area": lambda lib, x: lib.nn.functional.interpolate(x, size=(2, 2), mode="area"),
+    "pixel_shuffle": lambda lib, x: lib.pixel_shuffle(lib.cat([x] * 4, 1), 2),
+    "pixel_unshuffle": lambda lib, x: lib.pixel_unshuffle(x[:, :, :4, :4], 2),
+    "channel_shuffle": lambda lib, x: lib.nn.functional.channel_shuffle(lib.cat([x] * 2, 1), 2),
+    "grid_sample": lambda lib, x: lib.nn.functional.grid_sample(
+        x, _images(lib, x.shape[0], 2, 3, 2), align_corners=False
+    ),
+    "batch_norm": lambda lib, x: lib.nn.functional.batch_norm(x, None, None, training=True),
+    "group_norm": lambda lib, x: lib.nn.functional.group_norm(x, 1),
+    "dropout2d": lambda lib, x: lib.nn.functional.dropout2d(x, 0.5),
+    "scaled": lambda lib, x: x * x.mean((2, 3), keepdim=True),
+}
+LYING: dict[str, Fn] = {
+    "row by row": lambda lib: _images(lib, 2, 3, 4, 5),
+    "channels last": lambda lib: _images(lib, 2, 4, 5, 3).permute(0, 3, 1, 2),
+    "one channel last": lambda lib: _images(lib, 2, 4, 5, 1).permute(0, 3, 1, 2),
+    "one channel": lambda lib: _images(lib, 2, 1, 4, 5),
+    "with gaps": lambda lib: _images(lib, 2, 4, 10, 3).permute(0, 3, 1, 2)[..., ::2],
+    "some channels": lambda lib: _images(lib, 2, 4, 5, 6).permute(0, 3, 1, 2)[:, :3],
+    "one image": lambda lib: _images(lib, 1, 4, 5, 3).permute(0, 3, 1, 2),
+    "turned": lambda lib: _images(lib, 2, 3, 5, 4).transpose(2, 3),
+    "reversed": lambda lib: _images(lib, 5, 4, 3, 2).permute(3, 2, 1, 0),
+    "repeated": lambda lib: _images(lib, 1, 4, 5, 3).permute(0, 3, 1, 2).expand(2, 3, 4, 5),
+    "repeated channels": lambda lib: _images(lib, 2, 1, 4, 5).expand(2, 3, 4, 5),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images(name: str) -> None:
+    """Channels lie innermost where PyTorch has them so, eagerly and compiled."""
+    fn = IMAGES[name]
+    for lying, make in LYING.items():
+        wanted, found = fn(torch, make(torch)), fn(ad, make(ad))
+        compiled = capture(lambda x, fn=fn: fn(ad, x))(make(ad))
+        listed = [r if isinstance(r, tuple) else (r,) for r in (wanted, found, compiled)]
+        want, got, captured = ([_steps(t) for t in each] for each in listed)
+        assert got == want, lying
+        assert captured == want, lying

@@ -128,7 +128,10 @@ def lies_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
     Several orders may fit where dimensions have one element: PyTorch's choice (its tensors'
     `suggest_memory_format`) is row by row unless the channel's stride says otherwise.
 
-    >>> lies_channels_last((2, 3, 4, 5), (120, 1, 30, 6)), lies_channels_last((2, 1, 1, 1), (1,) * 4)
+    >>> (
+    ...     lies_channels_last((2, 3, 4, 5), (120, 1, 30, 6)),
+    ...     lies_channels_last((2, 1, 1, 1), (1,) * 4),
+    ... )
     (True, False)
     """
     if len(shape) not in (4, 5) or strides[1] == 0:

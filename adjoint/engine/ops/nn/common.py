@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from numpy import ndarray
 
-from adjoint.engine.core.layout import channels_last, channels_last_3d, has_format
+from adjoint.engine.core.layout import last_strides
 from adjoint.engine.core.operations.public import write_small
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls, small_writes
 from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.core.result_layouts import is_last
 from adjoint.engine.ops.shape.convert import CLONE
 
 if TYPE_CHECKING:
@@ -65,10 +66,11 @@ def in_rows(x: Tensor, images: bool = False) -> Tensor:
     array = x._array
     if (array.__class__ is ndarray and array.flags.c_contiguous) or x.is_contiguous():
         return x
-    kept = {4: channels_last, 5: channels_last_3d}.get(x.ndim) if images else None
-    if kept is not None and has_format(tuple(array.shape), x.stride(), kept):
-        return x
-    return CLONE(x, strides=None)
+    place = tuple(array.shape), tuple(x.stride())
+    if not images or not is_last(place):
+        return CLONE(x, strides=None)
+    wanted = last_strides(place[0])
+    return x if place[1] == wanted else CLONE(x, strides=wanted)
 
 
 def apply(name: str, fn: Fn, input: Tensor, inplace: bool, *args: Any) -> Any:
