@@ -241,6 +241,18 @@ def test_images_keep_their_channels_innermost(name: str, size: int) -> None:
     assert strides(capture(fn)(given)) == strides(fn(given))
 
 
+def test_one_volume_has_its_channels_first_wherever_they_lie() -> None:
+    x = ad.randn(6, 12, 12, 5).permute(0, 3, 1, 2)  # as images with channels last
+    for fn in (F.max_pool3d, F.avg_pool3d):
+        plain, lying = x.contiguous().requires_grad_(), x.clone().requires_grad_()
+        want, got = fn(plain, 2), fn(lying, 2)
+        assert got.is_contiguous()
+        np.testing.assert_array_equal(got.detach(), want.detach())
+        g = ad.randn(6, 6, 6, 2).permute(0, 3, 1, 2)
+        gradients = [ad.autograd.grad(out, z, g) for out, z in ((want, plain), (got, lying))]
+        np.testing.assert_array_equal(gradients[0][0], gradients[1][0])
+
+
 def test_strides_as_of_the_first_operand() -> None:
     x, row = flipped(ad.randn(3, 4)), ad.zeros(4)
     assert ad.select_scatter(x, row, 0, 1).stride() == (1, 3)

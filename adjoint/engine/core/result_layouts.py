@@ -41,12 +41,15 @@ def as_images(operands: Sequence[Place], shape: Shape, dim: int | None = None) -
 
 
 def _as_convolved(operands: Sequence[Place], shape: Shape, dim: int | None) -> Shape | None:
-    """The same of convolutions: lines of elements are images of one row."""
+    """The same of convolutions: lines of elements are images of one row.
+
+    Those lie row by row first, as in PyTorch, so that their filters decide.
+    """
     if len(shape) != 3:
         return as_images(operands, shape)
     rows = [
         ((*its[:2], 1, its[2]), (*steps[:2], its[2] * steps[2], steps[2]))
-        for its, steps in operands
+        for its, steps in operands[1:]
     ]
     strides = as_images(rows, (*shape[:2], 1, shape[2]))
     return None if strides is None else (*strides[:2], strides[3])

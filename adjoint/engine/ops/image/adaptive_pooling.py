@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.image.convolution_functions import expanded
-from adjoint.engine.ops.image.pooling import FUNCTIONAL, MAX_POOL, avg_pool
+from adjoint.engine.ops.image.pooling import (
+    FUNCTIONAL,
+    MAX_POOL,
+    as_pooled,
+    avg_pool,
+)
 from adjoint.engine.ops.image.resample import Rule, resampled
 
 if TYPE_CHECKING:
@@ -69,7 +74,7 @@ def adaptive_avg_pool(rank: int, input: Tensor, output_size: Any) -> Tensor:
         lead + d: ("adaptive_mean", n, o)
         for d, (n, o) in enumerate(zip(source, sizes, strict=True))
     }
-    return resampled(input, rules)
+    return resampled(as_pooled(rank, input, kept=False), rules)
 
 
 def adaptive_max_pool(rank: int, input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
@@ -81,7 +86,7 @@ def adaptive_max_pool(rank: int, input: Tensor, output_size: Any) -> tuple[Tenso
             windows.append(("window", n, o, n // o, n // o, 0, 1))
         else:
             windows.append(("adaptive", n, o))
-    values, at = MAX_POOL(input, windows=tuple(windows))
+    values, at = MAX_POOL(as_pooled(rank, input, kept=False), windows=tuple(windows))
     return values, at
 
 

@@ -53,17 +53,27 @@ def _with_channels(x: Tensor, windows: tuple[Rule, ...]) -> tuple[Rule, ...] | N
     return (*windows, apart) if x.ndim == len(windows) + 2 else None
 
 
+def as_pooled(rank: int, input: Tensor, kept: bool) -> Tensor:
+    """What is pooled: of three dimensions, row by row unless channels stay innermost (`kept`).
+
+    A single example has its channels first, wherever they lie.
+    """
+    return input if rank < 3 or (kept and input.ndim == rank + 2) else input.contiguous()
+
+
 def _max_by_channels(x: Tensor, windows: tuple[Rule, ...]) -> Any:
     """MAX_POOL of images (N, ..., C), which counts places over channels too."""
     whole = _with_channels(x, windows)
     if whole is None:
-        return MAX_POOL(channels_last(x), windows=windows)
+        return MAX_POOL(x.contiguous(), windows=windows)
     best, at = MAX_POOL(channels_last(x), windows=whole)
     return channels_second(best), channels_second(at // x.shape[1])
 
 
 def _max_backward_by_channels(g: Tensor, at: Tensor, windows: tuple[Rule, ...]) -> Tensor:
     whole = _with_channels(g, windows)
+    if whole is None:
+        return MAX_POOL_BACKWARD(g.contiguous(), at.contiguous(), windows=windows)
     places = channels_last(at) * g.shape[1] + at.new_arange(g.shape[1])
     out: Tensor = MAX_POOL_BACKWARD(channels_last(g), places, windows=whole)
     return channels_second(out)
@@ -232,7 +242,7 @@ def max_pool(
     """The largest of each window, of any rank."""
     name = f"max_pool{rank}d"
     windows = windows_of(name, rank, input, kernel_size, stride, padding, dilation, bool(ceil_mode))
-    values, at = MAX_POOL(input, windows=windows.rules)
+    values, at = MAX_POOL(as_pooled(rank, input, kept=True), windows=windows.rules)
     return (values, at) if return_indices else values
 
 
@@ -353,7 +363,8 @@ def avg_pool(
         )  # fmt: skip
         return (pooled * (1 + 1e-12)).trunc().to(input.dtype)  # a third three times is one
     lead = input.ndim - rank
-    return resampled(input, *_mean_rules(w, lead, count_include_pad, divisor_override))
+    rows = as_pooled(rank, input, kept=False)
+    return resampled(rows, *_mean_rules(w, lead, count_include_pad, divisor_override))
 
 
 @lru_cache(maxsize=1024, typed=True)

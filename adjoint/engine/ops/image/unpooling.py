@@ -238,7 +238,7 @@ def max_unpool(
     zeros = input.new_zeros((*lead, prod(sizes)))
     x, at = flat(input, rank), flat(indices, rank)
     out = SCATTER(zeros, x, at, dim=len(lead), accumulate=False).reshape((*lead, *sizes))
-    return lying_as_images(out, input)
+    return lying_as_images(out, input) if rank == 2 else out
 
 
 @public(namespaces=FUNCTIONAL)

@@ -12,6 +12,7 @@ from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec, broadcast_shapes
+from adjoint.engine.ops.shape.convert import lying_as
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -295,7 +296,7 @@ def index_put(
         raise _mismatch(values, wanted)
     values = fit_values(values, wanted)
     out = INDEX_PUT(x, values, *picks, dims=dims, accumulate=accumulate)
-    return out if x is input else out.reshape(input.shape)
+    return lying_as(input, out if x is input else out.reshape(input.shape))
 
 
 @method

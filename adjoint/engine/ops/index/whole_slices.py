@@ -16,6 +16,7 @@ from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.gather import at_least_1d
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT, require_index, same_dtype
 from adjoint.engine.ops.index.scatter import check_slices, full_like
+from adjoint.engine.ops.shape.convert import lying_as
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -130,4 +131,4 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         raise ShapeIndexError("put: tried to put elements into an empty tensor")
     flat, values = input.reshape(-1), source.reshape(-1)
     out = INDEX_PUT(flat, values, picks, dims=(0,), accumulate=accumulate)
-    return out.reshape(input.shape)
+    return lying_as(input, out.reshape(input.shape))

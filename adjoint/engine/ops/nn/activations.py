@@ -164,7 +164,7 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 def logsigmoid(input: Tensor) -> Tensor:
     r"""$\log \sigma(x)$, without overflow."""
     require_floating("logsigmoid", input)
-    return LOG_SIGMOID(input)
+    return LOG_SIGMOID(input.contiguous())  # PyTorch's lies row by row
 
 
 # -- elu and its relatives ----------------------------------------------------------------------

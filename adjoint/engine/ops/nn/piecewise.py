@@ -238,6 +238,8 @@ def rrelu(
         )
     if training and lower != upper:
         return apply("rrelu_", _random_slopes, input, inplace, lower, upper)
+    if not inplace:
+        input = input.contiguous()  # PyTorch's lies row by row
     return leaky_relu(input, (lower + upper) / 2, inplace)
 
 

@@ -159,7 +159,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
             f"renorm: input needs at least 2 dimensions, received {input.ndim} dimensions"
         )
     d = wrap_dim("renorm", dim, input.ndim)
-    x = input.to(float32) if input.dtype.is_half else input
+    x = (input.to(float32) if input.dtype.is_half else input).contiguous()  # as PyTorch's lies
     others = tuple(i for i in range(x.ndim) if i != d)
     size = p_norm("renorm", x, p, others, keepdim=True)
     # PyTorch's guard against division by zero.
