@@ -32,6 +32,10 @@ def rolled(x: Any) -> Any:
     return permuted(x, [*range(1, x.ndim), 0])
 
 
+def channels_last(x: Any) -> Any:
+    return permuted(x, [0, *range(2, x.ndim), 1])
+
+
 def stepped(x: Any) -> Any:
     wide = ad.zeros(*x.shape[:-1], 2 * x.shape[-1], dtype=x.dtype)
     wide[..., ::2] = x
@@ -42,7 +46,9 @@ def expanded(x: Any) -> Any:
     return x[:1].expand(x.shape) if x.shape[0] else x
 
 
-LAYOUTS: dict[str, Layout] = {f.__name__: f for f in (flipped, rolled, stepped, expanded)}
+LAYOUTS: dict[str, Layout] = {
+    f.__name__: f for f in (flipped, rolled, channels_last, stepped, expanded)
+}
 # Which operands lie so: all, the first alone, all others.
 CHOICES: dict[str, Callable[[int], bool]] = {
     "all": lambda k: True,
