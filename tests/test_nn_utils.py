@@ -113,6 +113,32 @@ def test_spectral_norm_reaches_one() -> None:
         assert abs(float(ad.linalg.matrix_norm(layer.weight, 2)) - 1) < 1e-3
 
 
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (lambda: nn.Linear(3, 4), (2, 3)),
+        (lambda: nn.Conv1d(3, 4, 3), (2, 3, 5)),
+        (lambda: nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"), (2, 3, 5, 5)),
+        (lambda: nn.ConvTranspose2d(3, 4, 3), (2, 3, 5, 5)),
+        (lambda: nn.GroupNorm(1, 3), (2, 3, 5)),
+    ],
+    ids=["linear", "conv1d", "conv2d", "conv_transpose2d", "group_norm"],
+)
+def test_parametrised_weights_are_computed_once_a_call(layer: Any, shape: tuple[int, ...]) -> None:
+    class Counted(nn.Module):
+        count = 0
+
+        def forward(self, weight: Any) -> Any:
+            self.count += 1
+            return weight
+
+    counted, made = Counted(), layer()
+    parametrize.register_parametrization(made, "weight", counted)
+    before = counted.count
+    made(ad.ones(shape))
+    assert counted.count == before + 1
+
+
 def test_pruning_composes_and_leaves_no_trace() -> None:
     layer = nn.Linear(6, 4)
     prune.random_unstructured(layer, "weight", 6)

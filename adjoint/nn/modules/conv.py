@@ -116,13 +116,17 @@ class _ConvNd(Module):
             sides += (total // 2, total - total // 2)
         return tuple(sides)
 
-    def _require(self, input: Tensor) -> None:
-        """Refuse an input that does not fit, in the layer's name."""
+    def _require(self, input: Tensor, weight: Tensor) -> None:
+        """Refuse an input that does not fit, in the layer's name.
+
+        The weight is given: reading a parametrized one again would compute it again, and a
+        spectral norm would go a step further in its iteration.
+        """
         if not hasattr(input, "ndim"):
             raise TypeError(
                 f"{type(self).__name__}: input must be Tensor, not {type(input).__name__}"
             )
-        rank, shape = len(self.kernel_size), self.weight.shape
+        rank, shape = len(self.kernel_size), weight.shape
         channels = shape[0] if self.transposed else shape[1] * self.groups
         if input.ndim in (rank + 1, rank + 2) and input.shape[-1 - rank] == channels:
             return
@@ -204,7 +208,7 @@ class _Conv(_ConvNd):
         )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        self._require(input)
+        self._require(input, weight)
         padding = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
@@ -346,11 +350,12 @@ class _ConvTransposeNd(_ConvNd):
         return tuple(extra)
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        self._require(input)
+        weight = self.weight
+        self._require(input, weight)
         convolve = type(self)._convolve
         return convolve(
             input,
-            self.weight,
+            weight,
             self.bias,
             self.stride,
             self.padding,
