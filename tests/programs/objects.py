@@ -48,6 +48,23 @@ def property_of_private_state(wrap: Wrap) -> Any:
 
 
 @program
+def attributes_of_bound_methods(wrap: Wrap) -> Any:
+    class Rate:
+        def rate(self) -> float:
+            """Two."""
+            return 2.0
+
+    Rate.rate.scale = 3.0  # type: ignore[attr-defined]
+    r = Rate()
+
+    def f(x: Any) -> Any:
+        found = getattr(r.rate, "scale", None), hasattr(r.rate, "other"), r.rate.__name__
+        return x * r.rate.scale, found, r.rate.__doc__  # type: ignore[attr-defined]
+
+    return changed(wrap, f, lambda: setattr(Rate.rate, "scale", 5.0))
+
+
+@program
 def property_replaced_on_the_class(wrap: Wrap) -> Any:
     class A:
         @property

@@ -133,6 +133,8 @@ def get(recorder: Recorder, obj: Any, name: str) -> Any:
     ):
         recorder.ordinary[cls, name] = on_class
         return _ordinary(recorder, obj, name, on_class)
+    if cls is types.MethodType and on_class is MISSING:
+        return get(recorder, obj.__func__, name)  # a method has what its function has
     try:
         return generic(recorder, obj, name)
     except AttributeError as error:
