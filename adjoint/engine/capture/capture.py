@@ -19,6 +19,7 @@ from adjoint.engine.capture.changed_objects import LookAgain
 from adjoint.engine.capture.given import NONE, check_distinct, given_leaves
 from adjoint.engine.capture.making import MOST_LOOKS, Recordable
 from adjoint.engine.capture.methods import Methods
+from adjoint.engine.capture.moving import holds_state
 from adjoint.engine.capture.program.numbers import FreeNumbers, slots
 from adjoint.engine.capture.program.prepared import PreparedCall
 from adjoint.engine.capture.program.program import Program
@@ -175,7 +176,7 @@ class Captured(Recordable):
         try:
             recalled = self._recall(leaves, structure, ready)
             if recalled is not None:
-                return self._replay(*recalled, leaves, (args, kwargs))
+                return self._replay(*recalled, leaves, (args, named))
             if STANCE.word != "default":
                 return self._unrecorded(args, kwargs)
             if self.fullgraph or not self.breaks.covers(leaves, structure):
@@ -214,7 +215,7 @@ class Captured(Recordable):
     def _hidden(self) -> dict[str, Any]:
         """The tensors at places that move, as arguments of the call under names of their own."""
         values = {name: place.now() for place, name in self.moving.items()}
-        return {name: value for name, value in values.items() if is_tensor(value)}
+        return {name: x for name, x in values.items() if is_tensor(x) or holds_state(x)}
 
     def _long_way(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Find the program or make it, and run it."""
@@ -239,11 +240,12 @@ class Captured(Recordable):
                 self._remember(args, None, program)
             elif Arguments.simple(leaves):
                 self._remember(leaves, structure, program)
+        given = args, {**kwargs, **hidden}
         if not program.one_at_a_time:
-            return self._first_run(program, leaves, (args, kwargs))
+            return self._first_run(program, leaves, given)
         with self.lock:
             self.effects = True
-            return self._first_run(program, leaves, (args, kwargs))
+            return self._first_run(program, leaves, given)
 
     def _endless(self) -> Exception:
         """What is said of a call that was recorded anew again and again."""

@@ -12,7 +12,7 @@ from adjoint.engine.capture.changed_objects import classes_leading_to
 from adjoint.engine.capture.declared import declared, looked_at
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
 from adjoint.engine.capture.given import ARRAYS, array_places, containers
-from adjoint.engine.capture.moving import ReboundTensor, has_moved, tensors_in
+from adjoint.engine.capture.moving import ReboundTensor, has_moved, holds_state, tensors_in
 from adjoint.engine.capture.program.conditions import completed
 from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
 from adjoint.engine.capture.program.program import Pending, Program, finish
@@ -51,6 +51,9 @@ from adjoint.engine.graph.record.trace import TRACING, Trace
 # Where a number or tensor may move.
 _PLACES = (Cell, ClassAttribute, Index, Item, SlotPlace, Upcoming)
 
+
+# The tables of a layer are read by native code too, from where they are.
+_LAYERS = frozenset({"_parameters", "_buffers"})
 
 # How often a call is looked at anew, at most, because recording it showed what else it depends on.
 MOST_LOOKS = 32
@@ -267,10 +270,15 @@ class Recordable(Inspection):
         for place in array_places(structure, given):
             given[place] = engine.given_array(place, given[place])
         args, kwargs = unflatten(structure, given)
-        for name in {ARRAYS, *self.moving.values()} & kwargs.keys():
-            del kwargs[name]
         engine.changed = self.changed or frozenset()
         given_containers = list(containers((args, kwargs), engine.changed))
+        engine.given_states = {
+            place: kwargs[name]
+            for place, name in self.moving.items()
+            if name in kwargs and not is_tensor(kwargs[name])
+        }
+        for name in {ARRAYS, *self.moving.values()} & kwargs.keys():
+            del kwargs[name]
         engine.given_paths = {id(container): path for container, path in given_containers}
         before, consulted = settings.present(), set[str]()
         left: dict[str, Any] = {}
@@ -417,7 +425,11 @@ def _all(restores: list[Callable[[], None]]) -> None:
 
 
 def _may_move(guard: Guard) -> bool:
-    """Whether a place may be read at each call: it holds a number or a tensor."""
-    value = guard.value
+    """Whether a place may be read at each call: it holds a number, a tensor or state of them."""
+    value, place = guard.value, guard.place
+    if not isinstance(place, _PLACES):
+        return False
     number = type(value) in NUMBERS and type(value) is not bool
-    return (number or is_tensor(value)) and isinstance(guard.place, _PLACES)
+    if number or is_tensor(value):
+        return True
+    return holds_state(value) and not (type(place) is Item and place.key in _LAYERS)

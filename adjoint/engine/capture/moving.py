@@ -36,8 +36,34 @@ def has_moved(before: Any, now: Any) -> bool:
     """Whether a function put another number or tensor where it had read one."""
     if is_tensor(before):
         return is_tensor(now) and now is not before and not _is_of_body(now)
+    if holds_state(before):
+        return now is not before and type(now) is type(before) and holds_state(now)
     number = type(before) in NUMBERS and type(before) is not bool
     return number and (now is not before) and (type(now) in NUMBERS or is_host(now))
+
+
+def holds_state(value: Any, depth: int = 4) -> bool:
+    """Whether a value is a list, tuple or dict of tensors: state that goes from call to call.
+
+    Such a container is replaced as a tensor is (`self.hidden = (h, c)`), and given to each call
+    as arguments are (Note [given containers]). None may stand in it where a tensor is missing.
+    Deep ones are not looked through: a list may hold itself.
+    """
+    kind = type(value)
+    if kind is dict:
+        if not all(type(key) is str for key in value):
+            return False
+        parts = value.values()
+    elif kind is list or kind is tuple:
+        parts = value
+    else:
+        return False
+    return any(part is not None for part in parts) and all(
+        part is None
+        or (is_tensor(part) and not _is_of_body(part))
+        or (depth > 1 and holds_state(part, depth - 1))
+        for part in parts
+    )
 
 
 def _is_of_body(tensor: Any) -> bool:

@@ -40,8 +40,8 @@ class Engine(Protocol):
     def identified(self, recorder: Any, value: Any) -> None:
         """Something depends on which object an argument of the call is."""
 
-    def moves(self, value: Any) -> bool:
-        """Whether a place that holds this may be read at each call."""
+    def given_at(self, place: Any, value: Any) -> Any:
+        """What stands for the value of a place that is read at each call; MISSING: read it once."""
 
     def is_new(self, value: Any) -> bool:
         """Whether an engine's value was made during this recording."""
@@ -177,8 +177,8 @@ class NoEngine:
     def lacks(self, value: Any, name: str) -> None:
         """An argument was found to have no such attribute of the user's."""
 
-    def moves(self, value: Any) -> bool:
-        return False
+    def given_at(self, place: Any, value: Any) -> Any:
+        return MISSING
 
     def is_new(self, value: Any) -> bool:
         return False

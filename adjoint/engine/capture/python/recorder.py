@@ -211,9 +211,10 @@ class Recorder:
             self.identified(place.key)
             if type(value) in NUMBERS and type(value) is not bool:
                 return self._moving(place, value)
-            if self.engine.moves(value):
+            given = self.engine.given_at(place, value)
+            if given is not MISSING:
                 self.met_moving.add(place)
-                return value
+                return given
         return self.guard(place, value)
 
     def guard(self, place: Location, value: Any) -> Any:

@@ -107,6 +107,7 @@ class TensorEngine(CallNumbers):
         self.sized = False
         self.lines: ExecutedLines
         self.given_paths: dict[int, Path] = {}  # the ways to containers of the call's arguments
+        self.given_states: dict[Any, Any] = {}  # containers at places that move, as arguments
         self.changed: frozenset[type] = frozenset()  # of objects that are such containers
         self.tagged: dict[int, Any] = {}  # tensors made inside that were given attributes
         self.late = []
@@ -524,9 +525,11 @@ class TensorEngine(CallNumbers):
         """An argument was found to have no such attribute of the user's: that becomes a guard."""
         self.trace.look(value, Has(name))
 
-    def moves(self, value: Any) -> bool:
-        """Whether a place that holds this may be read at each call: a tensor's."""
-        return is_tensor(value) and id(value) in self.trace.arguments
+    def given_at(self, place: Any, value: Any) -> Any:
+        """What stands for a tensor or a container of them that is given to each call."""
+        if is_tensor(value):
+            return value if id(value) in self.trace.arguments else MISSING
+        return self.given_states.get(place, MISSING)
 
     def forget(self) -> None:
         """Let go of the objects that were met; nobody shall have to look for them as garbage."""
