@@ -13,7 +13,7 @@ import adjoint.nn.functional as F
 from adjoint import nn
 from adjoint.func import grad, jvp, vmap
 from adjoint.graph import capture
-from adjoint.utils.checkpoint import checkpoint
+from adjoint.utils.checkpoint import checkpoint, checkpoint_sequential
 
 CASES: dict[str, Callable[[Callable[[Any], Any]], list[Any]]] = {}
 
@@ -252,6 +252,43 @@ def hooked(x: Any) -> Any:
     h = x.sin()
     h.register_hook(lambda g: g * 3)  # linear: docs/compile.md says why
     return h * h
+
+
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return x + F.gelu(self.inner(x))
+
+
+@pytest.mark.parametrize("how", ["module", "method", "sequential", "lambda"])
+def test_checkpointed_modules_are_recorded_once(how: str) -> None:
+    ad.manual_seed(0)
+    net = nn.ModuleList([Gated(), nn.Linear(4, 4), Gated()])
+    called: dict[str, Callable[[Any], Any]] = {
+        "module": lambda x: checkpoint(
+            net[2], checkpoint(net[1], x, use_reentrant=False), use_reentrant=False
+        ),
+        "method": lambda x: checkpoint(net[2].forward, x, use_reentrant=False),
+        "sequential": lambda x: checkpoint_sequential(
+            nn.Sequential(*net), 3, x, use_reentrant=False
+        ),
+        "lambda": lambda x: checkpoint(lambda y: net[2](net[0](y)), x, use_reentrant=False),
+    }
+
+    def step(x: Any) -> Any:
+        net.zero_grad()
+        loss = called[how](x).square().sum()
+        loss.backward()
+        return loss, [p.grad for p in net.parameters() if p.grad is not None]
+
+    run = ad.compile(step)
+    for i in range(4):
+        x = ad.arange(8.0).view(2, 4) / (i + 1)
+        ad.testing.assert_close(run(x), step(x))
+    assert run.traces == 1
 
 
 def without_gradient(x: Any) -> Any:

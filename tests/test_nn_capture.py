@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -257,3 +258,21 @@ def test_transforms_of_functional_calls_return_what_they_made(transform: str) ->
         assert list(found) == list(want)
         for name, g in want.items():
             ad.testing.assert_close(found[name], g)
+
+
+def test_ensembles_called_through_a_module_without_elements() -> None:
+    models = [nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)) for _ in range(3)]
+    base = copy.deepcopy(models[0]).to("meta")
+    held = list(base.parameters())
+
+    def predict(x: Any) -> Any:
+        state = ad.func.stack_module_state(models)
+        one = lambda p, b: ad.func.functional_call(base, (p, b), (x,))
+        return ad.func.vmap(one)(*state)
+
+    compiled = ad.compile(predict)
+    for k in range(3):
+        x = ad.arange(6.0).reshape(2, 3) * (k + 1) / 5
+        ad.testing.assert_close(compiled(x), ad.stack([model(x) for model in models]))
+    assert compiled.traces == 1
+    assert all(p is q for p, q in zip(base.parameters(), held, strict=True))

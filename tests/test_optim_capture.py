@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.errors import CaptureError
 from adjoint.graph import capture
 from tests.samples.optimizers import ROWS, Options, Row, ident
 
@@ -129,6 +130,45 @@ def test_every_scheduler_has_a_row() -> None:
     assert kinds - covered == {"LRScheduler", "_LRScheduler"}
 
 
+# How often a step with the scheduler in it is recorded, at most, in twenty of them.
+INSIDE: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "milestones": (lambda o: S.MultiStepLR(o, [3, 8, 8]), 4),
+    "sequence": (
+        lambda o: S.SequentialLR(
+            o, [S.LinearLR(o, 0.1, total_iters=3), S.PolynomialLR(o, 12, 2.0)], [5]
+        ),
+        7,
+    ),
+    "cosine": (lambda o: S.CosineAnnealingLR(o, 10), 4),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_schedulers_inside_of_a_step(name: str) -> None:
+    make, most = INSIDE[name]
+    rates = []
+    for compiled in (True, False):
+        w = ad.ones(2).requires_grad_()
+        optimizer = optim.SGD([w], lr=0.1)
+        scheduler = make(optimizer)
+
+        def step(x: Any, w: Any = w, optimizer: Any = optimizer, scheduler: Any = scheduler) -> Any:
+            optimizer.zero_grad()
+            loss = (w * x).sum()
+            loss.backward()
+            optimizer.step()
+            scheduler.step()
+            return loss
+
+        run: Any = ad.compile(step) if compiled else step
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # nobody overrode the optimizer's step
+            seen = [(float(run(ad.ones(2)).detach()), scheduler.get_last_lr()) for _ in range(20)]
+        rates.append(np.array([(loss, *rate) for loss, rate in seen]))
+        assert not compiled or run.traces <= most
+    np.testing.assert_allclose(*rates, rtol=1e-6)
+
+
 SCALED = {
     "momentum": MOMENTUM,
     "adam": ADAM,
@@ -149,6 +189,47 @@ def test_scaler(kind: str, bad: tuple[int, ...]) -> None:
         bad=bad,
         wraps=COMPILED_THERE if bad == (0, 3) else (capture, ad.compile),
     )
+
+
+def scaled_steps(count: int, optimizer: Any, w: Any) -> Callable[[Any], Any]:
+    scaler = ad.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+
+    def step(x: Any) -> Any:
+        for _ in range(count):
+            loss = (w * x).square().sum()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        return loss
+
+    return step
+
+
+def test_gradients_are_cleared_after_a_scaled_step() -> None:
+    found = []
+    for compiled in (True, False):
+        w = ad.ones(3).requires_grad_()
+        step = scaled_steps(1, optim.AdamW([w], lr=0.1), w)
+        run = ad.compile(step) if compiled else step
+        for i in range(5):
+            run(ad.full((3,), float("inf") if i == 2 else 1.0 + i))
+        found.append(w.detach())
+    ad.testing.assert_close(*found)
+
+
+def test_two_scaled_steps_of_one_call_are_refused_where_steps_count() -> None:
+    w = ad.ones(3).requires_grad_()
+    with pytest.raises(CaptureError, match="a step count of the optimizer was written to"):
+        ad.compile(scaled_steps(2, optim.Adam([w], lr=0.1), w))(ad.ones(3))
+    found = []
+    for wrap in (ad.compile, lambda step: step):  # nothing counts: the second step is as any
+        w = ad.ones(3).requires_grad_()
+        run = wrap(scaled_steps(2, optim.SGD([w], lr=0.1, momentum=0.9), w))
+        for i in range(4):
+            run(ad.full((3,), float("inf") if i == 2 else 0.5))
+        found.append(w.detach())
+    ad.testing.assert_close(*found)
 
 
 def test_autocast_in_a_captured_step() -> None:
@@ -343,7 +424,42 @@ class FromGradient(Lazy):
             state["m"] = p.grad.clone()
 
 
-@pytest.mark.parametrize("cls", [Lazy, Rebinding, FromGradient])
+class Counting(Lazy):
+    """One that counts its steps, acts by the count, and keeps another tensor at each."""
+
+    def __init__(self, params: Any, lr: float = 0.1) -> None:
+        super().__init__(params, lr)
+        self.steps = 0
+
+    def move(self, p: Any, state: dict[str, Any]) -> None:
+        super().move(p, state)
+        state["ratio"] = p.detach().norm() / (state["m"].norm() + 1)
+        if self.steps % 3 == 1:
+            p.data.mul_(0.9)
+
+    @ad.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        self.steps += 1
+        super().step()
+
+
+def test_a_users_optimizer_that_counts_is_recorded_a_few_times() -> None:
+    w = ad.ones(3).requires_grad_()
+    optimizer = Counting([w])
+
+    @ad.compile
+    def step(x: Any) -> None:
+        optimizer.zero_grad()
+        (w * x).square().sum().backward()
+        optimizer.step()
+
+    for _ in range(12):
+        step(ad.ones(3))
+    assert optimizer.steps == 12
+    assert step.traces <= 4  # without state, and the two ways of `move`
+
+
+@pytest.mark.parametrize("cls", [Lazy, Rebinding, FromGradient, Counting])
 def test_state_that_the_first_step_makes(cls: Any) -> None:
     def trained(wrap: Callable[..., Any]) -> list[Any]:
         ps = [ad.ones(3).requires_grad_(), ad.full((2, 2), 2.0).requires_grad_()]

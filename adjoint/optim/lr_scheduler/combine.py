@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
 from adjoint.optim.lr_scheduler.base import LRScheduler, refuse_capture, set_value
 from adjoint.optim.lr_scheduler.plateau import ReduceLROnPlateau
 from adjoint.optim.optimizer import Optimizer
+
+
+def _passed(milestones: Sequence[int], epoch: int) -> int:
+    """`bisect_right`, by comparisons that are seen: a recorded step depends on how these come out
+    and not on the epoch.
+    """
+    low, high = 0, len(milestones)
+    while low < high:
+        middle = (low + high) // 2
+        if epoch < milestones[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 class _Combined(LRScheduler):
@@ -89,7 +102,7 @@ class SequentialLR(_Combined):
         for group in optimizer.param_groups:
             set_value(group, "lr", group["initial_lr"])
         self.recursive_undo()
-        first = schedulers[bisect_right(milestones, 0)]
+        first = schedulers[_passed(milestones, 0)]
         first._initial_step()
         self._last_lr = first.get_last_lr()
 
@@ -106,7 +119,7 @@ class SequentialLR(_Combined):
         """Move on by one epoch."""
         refuse_capture(type(self).__name__)
         self.last_epoch += 1
-        i = bisect_right(self._milestones, self.last_epoch)
+        i = _passed(self._milestones, self.last_epoch)
         scheduler = self._schedulers[i]
         if i > 0 and self._milestones[i - 1] == self.last_epoch:
             scheduler._update_lr(0)

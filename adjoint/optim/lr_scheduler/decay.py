@@ -62,9 +62,9 @@ class MultiStepLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         self._warn_outside_step()
-        if self.last_epoch not in self.milestones:
-            return self._unchanged()
-        return self._scaled(self.gamma ** self.milestones[self.last_epoch])
+        # Compared one by one: a recorded step then depends on how that comes out, not on the epoch.
+        reached = [n for epoch, n in self.milestones.items() if epoch == self.last_epoch]
+        return self._scaled(self.gamma ** reached[0]) if reached else self._unchanged()
 
     def _get_closed_form_lr(self) -> list[Any]:
         passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)

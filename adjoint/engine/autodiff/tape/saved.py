@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.tensor import Tensor, alias
+from adjoint.engine.tensor.tensor import Tensor, alias_noted
 
 
 class Packed:
@@ -22,7 +22,7 @@ class Packed:
         pack, self.unpack = CONTEXT.saved_hooks[-1]
         self.edge = edge
         self.source = weakref.ref(tensor)  # alive as long as the operation that saved it runs
-        shown = alias(tensor)
+        shown = alias_noted(tensor)
         with CONTEXT.having(saved_hooks=(), grad_enabled=False):
             self.value = pack(shown)
 

@@ -20,6 +20,7 @@ from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.core.tree import REGISTERED, flatten
+from adjoint.engine.tensor.meta import is_meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ def python_state(observation: Observation, result: Any, outputs: Outputs) -> Pyt
 
     def known(value: Any) -> Any:
         if is_tensor(value):
+            if is_meta(value) and recorder.journal.held(value):
+                return Same(value)  # without elements, and put back (`functional_call`)
             return Output(outputs.recipe(value))
         if is_late_value(value):
             fn, parts = value.fn, tuple(map(part, value.args))

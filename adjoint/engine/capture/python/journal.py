@@ -97,6 +97,11 @@ class Journal:
             contents = self.copies[id(container)][1]
             self.undo.append(lambda: restore(container, contents))
 
+    def held(self, value: Any) -> bool:
+        """Whether a container that was written to held this object before."""
+        copies = self.copies.values()
+        return any(x is value for of, contents in copies for x in _held(of, contents))
+
     def writes(self, container: Any, key: Any) -> None:
         """Note a write to one key."""
         self.before(container)

@@ -100,6 +100,19 @@ def calls_hooks(fn: Any, optimizer: Any) -> bool:
     return has(type(optimizer), "has_step_hooks") and bool(optimizer.has_step_hooks())
 
 
+def clears_for_users(fn: Any, optimizer: Any) -> bool:
+    """Whether a function is `zero_grad` of an optimizer whose step is a user's, so followed.
+
+    Run natively, it would have the recording depend on all that such an optimizer keeps: what its
+    step puts there (a count, a ratio of trust) is another object at each call.
+    """
+    kind = type(optimizer)
+    if getattr(fn, "__name__", "") != "zero_grad" or not has(kind, "capture_keep"):
+        return False
+    step = getattr(kind, "step", None)
+    return isinstance(step, types.FunctionType) and not is_native(step.__module__ or "")
+
+
 def entry_to(recorder: Any, fn: Any, note: Callable[[Any], Any]) -> Any:
     """A function that has `fn` followed, and looks like it; `note` is told what it is given."""
     entry = entered(recorder, fn, note)
@@ -161,11 +174,16 @@ def has_user_cells(fn: Any, seen: frozenset[int] = frozenset()) -> bool:
 
 
 def wraps_users(fn: Any) -> bool:
-    """Whether a function of the framework only surrounds a user's, as decorators do."""
+    """Whether a function of the framework only surrounds a user's, as decorators do.
+
+    There may be several around one another: `no_grad` around an optimizer's step, and its hooks.
+    """
     inner = fn.__dict__.get("__wrapped__")
-    return isinstance(inner, types.FunctionType) and not is_native(
-        inner.__globals__.get("__name__") or ""
-    )
+    while isinstance(inner, types.FunctionType):
+        if not is_native(inner.__globals__.get("__name__") or ""):
+            return True
+        inner = inner.__dict__.get("__wrapped__")
+    return False
 
 
 def saved_hooks_around(engine: Any) -> tuple[Any, ...]:

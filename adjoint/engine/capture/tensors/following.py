@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from adjoint.engine.autodiff.levels.function import Function
 from adjoint.engine.autodiff.tape import reverse
+from adjoint.engine.autodiff.tape.checkpoint import checkpoint
 from adjoint.engine.autodiff.tape.node import BackwardNode
 from adjoint.engine.capture.given import Path
 from adjoint.engine.capture.python.calling import entered
@@ -40,6 +41,7 @@ from adjoint.engine.capture.tensors.call_numbers import CallNumbers, is_drawn, w
 from adjoint.engine.capture.tensors.callbacks import (
     PLAIN_CALLS,
     calls_hooks,
+    clears_for_users,
     entry_to,
     goes_through,
     has_lists_of_users,
@@ -163,7 +165,7 @@ class TensorEngine(CallNumbers):
             check_overrides(recorder, fn, args, kwargs)
         args, kwargs = with_sizes_read(fn, args, kwargs)
         given = (*args, *kwargs.values())
-        if args and calls_hooks(fn, args[0]):
+        if args and (calls_hooks(fn, args[0]) or clears_for_users(fn, args[0])):
             return follow(recorder, fn, args, kwargs)
         if isinstance(fn, type) and (has(fn, "capture_children") or any(map(is_module, given))):
             raise self._is_made(fn)
@@ -172,6 +174,9 @@ class TensorEngine(CallNumbers):
             given = args
         if isinstance(fn, types.FunctionType) and holds_late(given) and not _is_of_late(fn):
             return self._call_with_tensors(fn, args, kwargs)
+        if fn is checkpoint and args and is_module(args[0]):
+            args = (self._entry(args[0]), *args[1:])  # backward calls it again
+            given = (*args, *kwargs.values())
         if (
             isinstance(fn, types.FunctionType)
             and (any(map(holds_users, given)) or has_lists_of_users(fn))
@@ -185,14 +190,15 @@ class TensorEngine(CallNumbers):
             if answer is not MISSING:
                 return answer
         stepped = args[0] if args else None
-        self._refuse(fn, stepped)
+        # A scaler steps an optimizer that it is given, and takes that back where it overflowed.
+        self._refuse(fn, given if getattr(fn, "__name__", "") == "step" else given[:1])
         self.hooks.before(fn, args)
         through = goes_through(fn)
         args = tuple([self._ready(x, through) for x in args])
         kwargs = {name: self._ready(x, through) for name, x in kwargs.items()}
         try:
             result = self._closed(fn)(*args, **kwargs)
-            self.optimizers.has_stepped(stepped)
+            self.optimizers.has_run(getattr(fn, "__name__", ""), stepped)
             self.hooks.after(fn, args, result)
         except CaptureError as error:
             answer = self._later(fn, args, kwargs, error)
@@ -220,8 +226,8 @@ class TensorEngine(CallNumbers):
             recorder.new(result)
             new_parts(recorder, vars(result))
 
-    def _refuse(self, fn: Any, stepped: Any) -> None:
-        """Raise for a call that no recording can stand for; `stepped` is its first operand."""
+    def _refuse(self, fn: Any, stepped: Sequence[Any]) -> None:
+        """Raise for a call that no recording can stand for; `stepped` may be optimizers."""
         recorder = self.recorder
         name = getattr(fn, "__name__", "")
         if self.in_call and name == "materialize":
@@ -237,12 +243,13 @@ class TensorEngine(CallNumbers):
                     "each gradient that is computed is looked at, which a recording does not do",
                     "Turn the mode off, or leave such calls to Python (fullgraph=False).",
                 )
-        hindrance = self.optimizers.hindrance(name, stepped)
-        if hindrance is not None:
-            raise recorder.refuse(
-                f"{type(stepped).__name__}.{name}", hindrance,
-                "Do that outside of the compiled function.",
-            )  # fmt: skip
+        for one in stepped:
+            hindrance = self.optimizers.hindrance(name, one)
+            if hindrance is not None:
+                raise recorder.refuse(
+                    f"{type(one).__name__}.{name}", hindrance,
+                    "Do that outside of the compiled function.",
+                )  # fmt: skip
         if isinstance(fn, types.FunctionType) and is_of_files(fn.__module__ or ""):
             raise recorder.refuse(name, "files may change between calls", "Save and load outside.")
 

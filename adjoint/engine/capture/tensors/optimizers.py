@@ -8,6 +8,7 @@ from adjoint.engine.capture.python.plain import has
 from adjoint.engine.core.operations.record import is_tensor
 
 _REBUILDS = frozenset({"load_state_dict", "add_param_group"})  # methods that replace its tables
+_APART = frozenset({"zero_grad"})  # methods that have nothing to do with its state
 
 
 class SteppedOptimizers:
@@ -19,7 +20,7 @@ class SteppedOptimizers:
 
     def hindrance(self, name: str, optimizer: Any) -> str | None:
         """Why a method cannot be recorded; None where it can, or this is no optimizer."""
-        optimizers = with_inner(optimizer)
+        optimizers = [] if name in _APART else with_inner(optimizer)
         if optimizers and name in _REBUILDS:
             return "it gives the optimizer other tables"
         for state in (getattr(one, "state", None) for one in optimizers):
@@ -32,9 +33,9 @@ class SteppedOptimizers:
                 return "a step count of the optimizer was written to before it"
         return None
 
-    def has_stepped(self, optimizer: Any) -> None:
+    def has_run(self, name: str, optimizer: Any) -> None:
         """A method of an optimizer has run: what its counters hold is its own."""
-        for one in with_inner(optimizer):
+        for one in [] if name in _APART else with_inner(optimizer):
             for counter in _counters(getattr(one, "state", None)):
                 self.counted[id(counter)] = self._value(counter)
 
