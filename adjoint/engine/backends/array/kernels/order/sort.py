@@ -10,7 +10,7 @@ import numpy as np
 from adjoint.engine.backends.array.kernels.order import radix, ties
 from adjoint.engine.backends.array.kernels.reduce.reduction import part, widen
 from adjoint.engine.backends.array.kernels.reduce.scan import accumulate
-from adjoint.engine.backends.array.table import lowers, lowers_on_gpu, on_device
+from adjoint.engine.backends.array.table import lowers, lowers_on_gpu, on_device, row_major
 from adjoint.engine.ops.order import sort
 
 Array = Any
@@ -194,4 +194,5 @@ def argmode(xp: Any, x: Array, dim: int) -> Array:
 
     into = steps - accumulate(xp, "maximum", xp.where(starts, steps, 0), values.ndim - 1)
     end = xp.argmax(into, axis=-1, keepdims=True)
-    return xp.take_along_axis(order, end, -1).swapaxes(last, dim).astype(np.int64, copy=False)
+    at = xp.take_along_axis(order, end, -1).swapaxes(last, dim)
+    return row_major(xp, at.astype(np.int64, copy=False))
