@@ -19,7 +19,10 @@ from adjoint.engine.backends.array.kernels.random import (
     portable,
     tensor_parameters,
 )
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.state import rng
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.record.streams import Streams
 from adjoint.graph import capture
 from tests import random_bits
 
@@ -682,3 +685,24 @@ def test_sobol_points_divide_the_cube_evenly() -> None:
     assert ad.equal(scrambled.draw(4), ad.quasirandom.SobolEngine(2, scramble=True, seed=1).draw(4))
     with pytest.raises(ValueError, match="power of 2"):
         engine.draw_base2(3)
+
+
+def test_a_device_first_asked_for_numbers_in_a_recording_keeps_its_generator() -> None:
+    """It is none that each call makes anew, which would draw the same at every call."""
+    device, later = Device("cuda", 90), Device("cuda", 91)
+    ad.manual_seed(5)
+    recording = Streams()
+    try:
+        with CONTEXT.having(capture=recording):
+            generator = rng.default_generator_of(device)
+            seed, _ = generator.draw(3)
+            assert seed.get() == 5
+            ad.manual_seed(7)
+            assert rng.default_generator_of(later).draw(1)[0].get() == 7
+        assert not recording.own
+        assert recording.moves().starts[0][2] in (0, 1)
+        assert rng.default_generator_of(device) is generator
+        assert generator.position() == (5, 0)
+    finally:
+        for made in (device, later):
+            rng._DEFAULTS.pop(made, None)

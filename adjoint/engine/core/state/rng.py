@@ -248,10 +248,14 @@ def default_generator_of(device: Device) -> Generator:
         device = Device(device.type, CURRENT_INDEX.get(device.type, int)())
     generator = _DEFAULTS.get(device)
     if generator is None:
-        generator = _restore(str(device), int.from_bytes(os.urandom(8), "little"), 0)
+        capture = CONTEXT.capture
+        with CONTEXT.having(capture=None):  # it is none of the function's that is being recorded
+            generator = _restore(str(device), int.from_bytes(os.urandom(8), "little"), 0)
         if _LAST_SEED:
             generator._seed = _LAST_SEED[-1]
         generator = _DEFAULTS.setdefault(device, generator)
+        if capture is not None:
+            capture.appeared(generator)
     return generator
 
 

@@ -275,6 +275,10 @@ class BodyTrace(Trace):
     def restart(self, generator: Any, seed: Any, offset: Any = 0) -> None:
         self.refuse("a generator was seeded, made or moved", "Do it outside.")
 
+    def appeared(self, generator: Any) -> None:
+        if self.outer is not None:
+            self.outer.appeared(generator)
+
     def cloned(self, generator: Any, other: Any) -> None:
         """A clone is where its mark says; drawing from it is refused as seeding is."""
 

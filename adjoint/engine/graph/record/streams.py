@@ -118,6 +118,11 @@ class Streams:
         for generator in generators:
             self.restart(generator, seed)
 
+    def appeared(self, generator: Any) -> None:
+        """A default generator was first asked for now: it follows what seeded the others."""
+        if self.everywhere is not None:
+            self.restart(generator, self.everywhere)
+
     def made(self, generator: Any, seed: Number, offset: Number = 0) -> None:
         """A generator was made in the recording: each call makes one."""
         self.own.add(generator)
