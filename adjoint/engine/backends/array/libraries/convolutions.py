@@ -63,6 +63,11 @@ class Convolution:
         }[self.kind]
 
     @property
+    def is_depthwise(self) -> bool:
+        """Whether each channel has weights of its own."""
+        return self.weights[1] == 1 and self.image[1] > 1
+
+    @property
     def work(self) -> int:
         """Products and sums."""
         return 2 * prod(self.maps) * prod(self.weights[1:])

@@ -36,6 +36,7 @@ from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 CANDIDATES = 6  # plans that are timed
 TRIALS = 4  # runs that a plan is timed by
 PATIENCE = 0.25  # seconds of building after which no further plan is tried
+HOPELESS = 0.5  # seconds of a first run after which a plan is not run again
 SLOW = 0.02  # seconds of building from which on a plan is kept
 ROOM = 1 << 30  # bytes of workspace that a plan may ask for
 Execute = Callable[[dict[int, int], int], None]  # given addresses by uid, and the workspace's
@@ -297,8 +298,12 @@ class Candidates:
         def run(plan: Planned) -> float:
             room = cupy().empty(max(plan.workspace, 1), np.uint8)
             begin, end = module.Event(), module.Event()
+            begun = perf_counter()
             try:
                 plan(addresses, int(room.data.ptr))
+                module.get_current_stream().synchronize()
+                if perf_counter() - begun > HOPELESS:
+                    return float("inf")
                 begin.record()
                 for _ in range(TRIALS):
                     plan(addresses, int(room.data.ptr))

@@ -15,8 +15,9 @@ CONVOLUTION = 3  # addresses of a convolution: two operands and the result
 
 
 class CudnnConvolver:
-    """The convolutions of one GPU, whose plans are chosen by timing them, and its attention, of
-    whose plans the first is the fastest (each takes a second to build)."""
+    """The convolutions of one GPU, whose plans are chosen by timing them; and its attention and
+    depthwise convolutions, of whose plans the first is the fastest (others take a second to build,
+    or to run)."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -27,7 +28,8 @@ class CudnnConvolver:
             return None
         if isinstance(call, CudnnAttention):
             return cudnn_of(self.index).planned(attention.operation(call), timed=False)
-        return cudnn_of(self.index).planned(convolutions.operation(call), timed=True)
+        wanted = convolutions.operation(call)
+        return cudnn_of(self.index).planned(wanted, timed=not call.is_depthwise)
 
     def room(self, call: Convolution | CudnnAttention) -> int | None:
         """Bytes of workspace that a call wants; None if it cannot be run."""
