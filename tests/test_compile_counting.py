@@ -47,6 +47,33 @@ def test_an_operand_that_counts_is_read_at_each_call(operator: str) -> None:
     assert f.traces <= 2
 
 
+MEMBERS: dict[str, Any] = {
+    "tuple": (3, 7), "list": [3, 7], "set": {3, 7}, "constant set": frozenset({3, 7}),
+    "dict": {3: "a", 7: "b"}, "range": range(3, 10, 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+@pytest.mark.parametrize("start", [0, 0.0])
+def test_a_count_that_is_looked_for_is_compared(kind: str, start: float) -> None:
+    state, members = (
+        {"n": start},
+        MEMBERS[kind].copy() if kind in ("set", "dict") else MEMBERS[kind],
+    )
+
+    def look(x: Any) -> Any:
+        state["n"] += 1
+        return x * 2 if state["n"] in members else x
+
+    f = ad.compile(look, backend="interpret")
+    for n in range(1, 11):
+        assert float(f(ad.ones(()))) == (2 if n in MEMBERS[kind] else 1)
+    assert f.traces <= 4
+    if kind in ("set", "dict"):
+        members |= {12} if kind == "set" else {12: "c"}
+        assert [float(f(ad.ones(()))) for _ in range(2)] == [1, 2]
+
+
 ITERATORS: dict[str, Callable[[], Iterator[Any]]] = {
     "range": lambda: iter(range(1, 100)),
     "list": lambda: iter(list(range(1, 100))),

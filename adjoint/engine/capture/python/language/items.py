@@ -242,6 +242,12 @@ def contains(recorder: Recorder, owner: Any, key: Any) -> bool:
 def own_contains(recorder: Recorder, owner: Any, key: Any) -> bool:
     """Whether a key is in a container as Python's own classes answer it."""
     method = MISSING if is_a(owner, IMMUTABLE) else method_of(recorder, owner, "__contains__")
+    if recorder.engine.is_symbol(key) and _is_few_numbers(owner):
+        if type(owner) is dict:
+            recorder.keys(owner)
+        elif type(owner) is set:
+            recorder.contents(owner)
+        return any(truth(recorder, compare(recorder, "eq", x, key)) for x in list(elements(owner)))
     if is_a(owner, dict):
         key = hashable(recorder, key, owner)
         if Item(owner, key).token() in recorder.guards or id(owner) in recorder.journal.copies:
@@ -266,6 +272,15 @@ def own_contains(recorder: Recorder, owner: Any, key: Any) -> bool:
         if value is key or truth(recorder, compare(recorder, "eq", value, key)):
             return True
     return False
+
+
+def _is_few_numbers(owner: Any) -> bool:
+    """Whether a number of each call is compared with what is in a container, one by one.
+
+    Its hash would be that of one call alone.
+    """
+    kinds = (set, frozenset, dict, range)
+    return type(owner) in kinds and len(owner) <= 16 and all(type(x) is int for x in owner)
 
 
 def _view_contains(recorder: Recorder, view: Any, key: Any) -> bool:
