@@ -175,11 +175,13 @@ def vector_atom(kernel: LoopKernel, refs: list[AffineReference]) -> Any:
     """The dimension along which most references have neighbouring elements.
 
     Those that are the same for whole rows (sums that are written) count less: they are used once
-    where others are for each element.
+    where others are for each element. Where none has (the parts of complex numbers lie two apart),
+    it is that along which they are nearest.
     """
     if not kernel.atoms:
         return None
     score = dict.fromkeys(kernel.atoms, 0.0)
+    apart = dict.fromkeys(kernel.atoms, 0)
     stores = {id(ref) for _, ref in kernel.stores}
     for ref in refs:
         whole = len(ref.strides) > 1 and (
@@ -188,7 +190,16 @@ def vector_atom(kernel: LoopKernel, refs: list[AffineReference]) -> Any:
         for atom, stride in ref.strides.items():
             if stride == 1 and ref.buffer is not None:
                 score[atom] += (3 if id(ref) in stores else 2) if whole else 1
-    return max(kernel.atoms, key=lambda a: (score[a], a in kernel.reduced, typical(a.size)))
+            if ref.buffer is not None:
+                apart[atom] += abs(typical(stride))
+    if any(score.values()):
+        apart = dict.fromkeys(kernel.atoms, 0)
+
+    def rank(atom: Any) -> tuple[Any, ...]:
+        size = typical(atom.size)
+        return score[atom], atom in kernel.reduced, size > 1, -apart[atom], size
+
+    return max(kernel.atoms, key=rank)
 
 
 def outside_short_rows(kernel: LoopKernel, vector: Any, refs: list[AffineReference]) -> Any:
