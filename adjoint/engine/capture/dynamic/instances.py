@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from adjoint.engine.capture.program.program import Program
+from adjoint.engine.capture.program.python_state import PythonState
 from adjoint.engine.capture.program.recipes import OutsideTensor
 from adjoint.engine.graph.sizes.extents import Sizes
-from adjoint.engine.graph.sizes.resizing import Describe, Rebuild, first_difference
+from adjoint.engine.graph.sizes.resizing import Describe, Rebuild, first_difference, plain_size
 
 
 def instance(program: Program, sizes: Sizes, static: set[int]) -> Program:
@@ -33,7 +34,12 @@ def instance(program: Program, sizes: Sizes, static: set[int]) -> Program:
             roots=at(results.roots),
             kinds=at(results.kinds),
         ),
-        effects=replace(effects, writes=at(effects.writes), moves=at(effects.moves)),
+        effects=replace(
+            effects,
+            writes=at(effects.writes),
+            moves=at(effects.moves),
+            python=None if effects.python is None else effects.python.at(at),
+        ),
         derivative=at(program.derivative),
         origin=program.origin,
         pending=program.pending,
@@ -64,6 +70,7 @@ def _compared(program: Program) -> dict[str, Any]:
         "places on the tape": (effects.places, effects.flags, effects.detached, effects.joined),
         "memory that tensors show": effects.rebound,
         "random numbers": effects.moves,
+        "numbers of effects": _numbers(effects.python),
         "tests of numbers": conditions.host_tests,
         "what tensors are asked": conditions.looks,
         "shared memory": (sharing.pattern, sharing.grad_pattern, sharing.pinned, sharing.bases),
@@ -73,6 +80,12 @@ def _compared(program: Program) -> dict[str, Any]:
         "exceptions": program.origin.catches,
         "nodes from outside": (program.origin.once, [] if pending is None else pending.used_up),
     }
+
+
+def _numbers(python: PythonState | None) -> list[Any]:
+    """The numbers that effects read, but for sizes: at given ones these are constants."""
+    late = () if python is None else python.late
+    return [n for n, _ in late if n.parts is None or n.parts[0] is not plain_size]
 
 
 class _DescribePart(Describe):

@@ -80,6 +80,11 @@ class Program:
         return None if self.call is None else self.call.executable
 
     @property
+    def shares_plans(self) -> bool:
+        """Whether programs of other sizes have what runs it in common with it."""
+        return self.origin.sizing is not None and bool(self.origin.sizing.shared_plans)
+
+    @property
     def one_at_a_time(self) -> bool:
         """Whether its calls may not overlap: they change something besides making results."""
         return self.effects.any or bool(self.conditions.numbers)
@@ -96,6 +101,9 @@ class Program:
     def fits(self, leaves: Sequence[Any]) -> bool:
         """Whether a program that is not prepared yet stands for a call of this signature."""
         self.call = PreparedCall(self)
+        sharing = self.conditions.sharing
+        if alias_pattern(leaves, sharing.states) != sharing.pattern:
+            return False
         return self.call.recall(leaves) is not None
 
     def prepare(self, leaves: Sequence[Any], factory: ExecutorFactory) -> None:

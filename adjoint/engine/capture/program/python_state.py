@@ -44,11 +44,16 @@ class PythonState:
     ) -> None:  # fmt: skip
         self.paths = tuple(paths)  # the ways to the given containers that it needs
         self.watched = watched  # containers reached from outside, if any container is written to
-        self.sized = sized  # whether a size is kept outside or returned
+        self.sized = sized  # whether a size is read in a way that knows one size only
         self.tested = tested  # whether a recording holds for some draws only
         self.replay = replay
         self.late = tuple(late)
         self.restores: list[Callable[[], None]] = []  # put generators back to where the call began
+
+    def at(self, sized: Callable[[Any], Any]) -> PythonState:
+        """The same for a program of other sizes, which `sized` puts into numbers."""
+        late = [(sized(scalar), slot) for scalar, slot in self.late]
+        return PythonState(self.replay, late, self.sized, self.tested, self.paths, self.watched)
 
     def begin(self) -> None:
         """Draw numbers, and read those that effects need, before anything changes."""
@@ -110,7 +115,7 @@ def python_state(observation: Observation, result: Any, outputs: Outputs) -> Pyt
     def part(value: Any) -> Any:
         if is_tensor(value) or is_late_value(value):
             return known(value)
-        return ReadNumber(engine.reader(value)) if engine.is_symbol(value) else Same(value)
+        return ReadNumber(engine.reader(value), value) if engine.is_symbol(value) else Same(value)
 
     recorder.effects[:] = [e for e in recorder.effects if not _left_by_body(recorder, e)]
     replay = observation.replay(known)

@@ -54,6 +54,7 @@ class ReadNumber:
     """A number that is read or drawn at each call."""
 
     read: Callable[[], Any]
+    of: Any  # what stands for it in the recording
 
     def make(self, call: CallObjects) -> Any:
         return self.read()
@@ -121,7 +122,7 @@ class Describer:
         if given is not None:
             return given
         if recorder.engine.is_symbol(value):
-            return ReadNumber(recorder.engine.reader(value))
+            return ReadNumber(recorder.engine.reader(value), value)
         if kind is tuple:
             return self._tuple(value, tuple)
         if kind is ObjectIdentity:

@@ -19,6 +19,7 @@ from adjoint.engine.capture.python.recorder import DrawnNumber
 from adjoint.engine.capture.tensors.late_arrays import holds_late, is_late, late_call, put_off
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.host import is_host
+from adjoint.engine.graph.sizes.resizing import is_of_sizes
 
 # Functions that only read what they are given.
 PURE = frozenset(
@@ -120,7 +121,7 @@ def array_recipe(recorder: Any, value: Any) -> Recipe | None:
     if is_late(value):
         if value.tensor is None:
             value.read()
-        return ReadNumber(value.draw.now)
+        return ReadNumber(value.draw.now, value)
     if issubclass(type(value), np.generic):
         return Same(value)
     if not issubclass(type(value), np.ndarray):
@@ -189,6 +190,7 @@ def _is_list(value: Any) -> bool:
 
 def _reader(recorder: Any, value: Any) -> Callable[[], Any]:
     if is_host(value):
+        recorder.engine.sized |= is_of_sizes(value)
         get: Callable[[], Any] = value.get
         return get
     operand = expose(recorder, value)

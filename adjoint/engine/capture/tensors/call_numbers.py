@@ -22,6 +22,7 @@ from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.host import HostScalar, is_host
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
+from adjoint.engine.graph.sizes.resizing import is_of_sizes, plain_size
 
 _OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs compare".split())
 _OF_QUOTIENTS = frozenset("add sub mul truediv pow neg".split())
@@ -48,7 +49,7 @@ class CallNumbers:
     recorder: Any
     numbers: list[_Number]
     late: list[tuple[Any, list[Any]]]  # numbers that effects need, and their slots
-    sized: bool  # whether a size is kept outside or returned
+    sized: bool  # whether a size is read in a way that knows one size only
     in_call: bool = False  # whether a call is recorded, which Python could do as well
 
     def only_records(self) -> bool:
@@ -70,7 +71,9 @@ class CallNumbers:
         """A number that is read at each call."""
         number = _Number(read, value)
         self.numbers.append(number)
-        return HostScalar(number.get, name, key=("moving", id(number)))
+        place = getattr(read, "__self__", None)  # of which it is the method `now`
+        key = (id(number),) if place is None else place.token()  # the same in each recording
+        return HostScalar(number.get, name, key=("moving", *key))
 
     def end(self) -> None:
         """The recording is over: numbers are read from now on."""
@@ -83,6 +86,8 @@ class CallNumbers:
 
     def reader(self, value: Any) -> Callable[[], Any]:
         """What reads a number in a call's effects: as it was when the call began."""
+        if isinstance(value, (Extent, ExtentFloat)):
+            value = HostScalar.computed(plain_size, value)  # sizes are put into it
         if not isinstance(value, HostScalar):
             self.sized = True
             return lambda: self.present(value)
@@ -93,6 +98,7 @@ class CallNumbers:
     def reader_now(self, value: Any) -> Callable[[], Any]:
         """What reads a number when a call begins; of a size, the one of the recording."""
         if isinstance(value, HostScalar):
+            self.sized |= is_of_sizes(value)
             return value.get
         number = self.concrete(value)
         return lambda: number

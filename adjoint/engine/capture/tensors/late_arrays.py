@@ -21,6 +21,7 @@ from adjoint.engine.capture.python.recorder import DrawnNumber
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.host import HostScalar, is_host
+from adjoint.engine.graph.sizes.resizing import is_of_sizes
 from adjoint.engine.ops.shape.convert import clone
 from adjoint.engine.tensor.tensor import wrap
 
@@ -244,6 +245,7 @@ def _reader(engine: TensorEngine, value: Any) -> Callable[[], Any]:
         read: Callable[[], Any] = value.draw.now
         return read
     if isinstance(value, HostScalar):
+        engine.sized |= is_of_sizes(value)
         return value.get
     if type(value) in (list, tuple) and holds_late(value):
         parts, kind = [_reader(engine, x) for x in value], type(value)

@@ -153,6 +153,18 @@ class _Again(Rebuild):
         return x.moved(self.sizes, self.scope)
 
 
+def plain_size(size: Any) -> Any:
+    """A size, or what was computed of some, as a plain number."""
+    return float(size) if isinstance(size, float) else int(size)
+
+
+def is_of_sizes(value: Any) -> bool:
+    """Whether a number is a size, or computed of one."""
+    if type(value) is HostScalar:
+        return value.parts is not None and any(map(is_of_sizes, value.parts[1]))
+    return isinstance(value, (Extent, ExtentFloat))
+
+
 def first_difference(a: Any, b: Any, path: str) -> str | None:
     """Where two descriptions are not the same, in words; None where nowhere."""
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
@@ -161,6 +173,8 @@ def first_difference(a: Any, b: Any, path: str) -> str | None:
             if difference is not None:
                 return difference
         return None
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return f"{path} has {len(a)} parts here, {len(b)} at another size"
     if type(a) is type(b) and (a == b or (a != a and b != b)):
         return None
     return f"{path}: {_short(a)} here, {_short(b)} at another size"
