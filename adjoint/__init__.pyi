@@ -188,7 +188,7 @@ from adjoint.engine.core.state.switches import is_warn_always_enabled as is_warn
 from adjoint.io.files import load as load
 from adjoint._lobpcg import lobpcg as lobpcg
 from adjoint.older import lstsq as lstsq
-from adjoint.engine.capture.dynamic.dynamic import mark_dynamic as mark_dynamic
+from adjoint.engine.capture.dynamic.marks import mark_dynamic as mark_dynamic
 from adjoint.older import matrix_rank as matrix_rank
 from adjoint.library.aten_names import native_batch_norm as native_batch_norm
 from adjoint.library.aten_names import native_dropout as native_dropout

@@ -2,6 +2,8 @@
 
 from adjoint.engine.capture.capture import is_compiling as is_compiling
 from adjoint.engine.capture.capture import reset as reset
+from adjoint.engine.capture.dynamic.marks import mark_static as mark_static
+from adjoint.engine.capture.dynamic.marks import maybe_mark_dynamic as maybe_mark_dynamic
 from adjoint.engine.capture.recordings.limits import get_recording_limit as get_recording_limit
 from adjoint.engine.capture.recordings.limits import set_recording_limit as set_recording_limit
 from adjoint.engine.compiler.api import compile as compile

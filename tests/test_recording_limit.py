@@ -29,7 +29,7 @@ def programs(f: Any) -> list[Any]:
 
 @pytest.mark.filterwarnings("ignore:compile. .* was recorded")
 def test_the_one_not_used_for_longest_goes(limit: int) -> None:
-    f = ad.compile(lambda x: x * 2 + 1)
+    f = ad.compile(lambda x: x * 2 + 1, dynamic=False)
     f(ad.ones(1))
     for n in range(2, 12):
         f(ad.ones(n))
@@ -46,7 +46,7 @@ def test_the_one_not_used_for_longest_goes(limit: int) -> None:
 @pytest.mark.filterwarnings("ignore:compile. .* was recorded")
 def test_what_is_dropped_is_let_go_of(limit: int) -> None:
     w = ad.nn.Linear(3, 2)
-    f = ad.compile(lambda x: w(x).square().mean())
+    f = ad.compile(lambda x: w(x).square().mean(), dynamic=False)
     seen: list[weakref.ref[Any]] = []
     for n in range(1, 13):
         f(ad.ones(n, 3)).backward()
@@ -82,7 +82,7 @@ def test_memory_of_many_shapes_stays(limit: int) -> None:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * 4096 / 2**20
 
-    f = ad.compile(lambda x: (x * 2 + 1).sin().sum())
+    f = ad.compile(lambda x: (x * 2 + 1).sin().sum(), dynamic=False)
     for n in range(1, 101):
         f(ad.ones(n, 7))
     before = resident()

@@ -11,7 +11,9 @@ from adjoint._dynamo.explaining import explain as explain
 from adjoint._dynamo.optimized import OptimizedModule as OptimizedModule
 from adjoint.engine.capture.capture import is_compiling as is_compiling
 from adjoint.engine.capture.capture import reset as reset
-from adjoint.engine.capture.dynamic.dynamic import mark_dynamic as mark_dynamic
+from adjoint.engine.capture.dynamic.marks import mark_dynamic as mark_dynamic
+from adjoint.engine.capture.dynamic.marks import mark_static as mark_static
+from adjoint.engine.capture.dynamic.marks import maybe_mark_dynamic as maybe_mark_dynamic
 from adjoint.engine.compiler.executors import factory_for as _factory_for
 from adjoint.engine.compiler.executors import list_backends as list_backends
 from adjoint.engine.compiler.executors import register_backend as _register
@@ -20,13 +22,11 @@ from adjoint.engine.compiler.marks import assume_constant_result as assume_const
 from adjoint.engine.compiler.marks import disable as disable
 from adjoint.engine.compiler.marks import forbid_in_graph as forbid_in_graph
 from adjoint.engine.compiler.marks import graph_break as graph_break
-from adjoint.engine.compiler.marks import mark_static as mark_static
 from adjoint.engine.compiler.marks import mark_static_address as mark_static_address
 from adjoint.engine.compiler.marks import optimize as optimize
 from adjoint.engine.compiler.marks import substitute_in_graph as substitute_in_graph
 from adjoint.engine.compiler.stance import set_stance as set_stance
 
-maybe_mark_dynamic = mark_dynamic
 reset_code_caches = reset
 skip_frame = disallow_in_graph = disable
 

@@ -321,7 +321,7 @@ ELSEWHERE = {
     "use_deterministic_algorithms": "adjoint.engine.core.state.determinism",
     "compile": "adjoint.engine.compiler.api",
     "lobpcg": "adjoint._lobpcg",
-    "mark_dynamic": "adjoint.engine.capture.dynamic.dynamic",
+    "mark_dynamic": "adjoint.engine.capture.dynamic.marks",
     "GradScaler": "adjoint.amp.grad_scaler",
     "GradientTape": "adjoint.engine.autodiff.tape.gradient_tape",
     "Graph": "adjoint.engine.graph.session.graph",

@@ -12,7 +12,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.capture.capture import Captured
-from adjoint.engine.capture.dynamic.dynamic import mark_dynamic
+from adjoint.engine.capture.dynamic.marks import mark_dynamic
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.program.recipes import Made
 from adjoint.engine.capture.python.errors import Raised

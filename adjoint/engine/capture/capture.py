@@ -43,6 +43,7 @@ from adjoint.engine.graph.record.trace import TRACING
 _READY = 8  # programs the quick way tries
 # Programs of other sizes, which are made of one recording within milliseconds. One that can be
 # differentiated has arrays of the size of gradients; one that cannot has the words of its call.
+# Where an executor has no plan for many sizes, each is a program of its own, as recordings are.
 _SIZES = {True: 32, False: 256}
 COMPILED = "__compiled__"  # the attribute under which an object keeps its compiled methods
 _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
@@ -119,7 +120,7 @@ class Captured(Recordable):
         fn: Callable[..., Any],
         factory: ExecutorFactory = interpreted,
         *,
-        dynamic: bool = False,
+        dynamic: bool | None = None,
         fullgraph: bool = True,
     ) -> None:
         functools.update_wrapper(self, fn, updated=())
@@ -338,6 +339,7 @@ class Captured(Recordable):
         if alike and self._move(alike[-1], leaves):
             return None
         known = self._known_places()
+        traces = self.traces
         recorded = self._make(key, leaves, structure)
         if recorded is None or self._known_places() != known:
             if recorded is not None:
@@ -345,8 +347,8 @@ class Captured(Recordable):
             return None  # needs the values of numbers it was to read at each call, or others' too
         recorded.used = self._made_at = next(_clock)
         self.breaks.plain_calls = 0
-        if recorded.origin.sizing is None:
-            self.retraces.note(key, self.programs, recorded, leaves)
+        if self.traces > traces:  # else made of a recording there was
+            self.retraces.note(key, self.programs, recorded, self.families.why_each())
         alike = self.programs.get(key, [])
         for gone in [program for program in alike if program.origin.once]:
             self.retraces.forget(gone)
@@ -390,9 +392,9 @@ class Captured(Recordable):
             return
         everyone = [(key, p) for key, programs in self.programs.items() for p in programs]
         everyone.sort(key=lambda entry: entry[1].used)
-        forgotten = [e for e in everyone if e[1].origin.sizing is None][:-limit]
+        forgotten = [e for e in everyone if not e[1].shares_plans][:-limit]
         for differentiable, count in _SIZES.items():
-            sized = [e for e in everyone if e[1].origin.sizing is not None]
+            sized = [e for e in everyone if e[1].shares_plans]
             sized = [e for e in sized if (e[1].derivative is not None) is differentiable]
             forgotten += sized[:-count]
         for key, gone in forgotten:
@@ -468,7 +470,7 @@ class Captured(Recordable):
 
 
 def _again(
-    fn: Callable[..., Any], factory: ExecutorFactory, dynamic: bool, fullgraph: bool
+    fn: Callable[..., Any], factory: ExecutorFactory, dynamic: bool | None, fullgraph: bool
 ) -> Captured:
     return Captured(fn, factory, dynamic=dynamic, fullgraph=fullgraph)
 

@@ -63,7 +63,11 @@ class Recordable(Inspection):
     """A function that can be recorded: for arguments, for other floats, for other sizes."""
 
     def __init__(
-        self, fn: Callable[..., Any], factory: ExecutorFactory, dynamic: bool, fullgraph: bool
+        self,
+        fn: Callable[..., Any],
+        factory: ExecutorFactory,
+        dynamic: bool | None,
+        fullgraph: bool,
     ) -> None:
         self.fn = fn
         self.factory = factory  # makes what runs a program: the reference interpreter, or better
@@ -74,12 +78,12 @@ class Recordable(Inspection):
         self.changed: frozenset[type] | None = frozenset()
         self.programs: dict[Any, list[Program]] = {}
         self.traces = 0
-        self.dynamic = dynamic
+        self.dynamic = dynamic  # None: sizes that are seen to differ are
         self.fullgraph = fullgraph  # whether what cannot be recorded is an error
         self.for_others = False  # whether programs are for other processes: exported
         self.in_call = False  # whether a call is under way that finds no recording
         self.free = FreeNumbers()
-        self.families = Families(name_of(fn), automatic=dynamic)
+        self.families = Families(name_of(fn), dynamic)
 
     def _move(self, program: Program, leaves: Sequence[Any]) -> bool:
         """Have places read at each call whose numbers or tensors changed; whether there are any."""
@@ -120,7 +124,7 @@ class Recordable(Inspection):
     def forget_programs(self) -> None:
         """Let go of every recording."""
         self.programs = {}
-        self.families = Families(self.families.name, automatic=self.dynamic)
+        self.families = Families(self.families.name, self.dynamic)
 
     def _known_places(self) -> tuple[int, int]:
         """What is known of places that change: more, and a call has to be looked at again."""
@@ -149,7 +153,6 @@ class Recordable(Inspection):
         """A program made from one with dynamic sizes, or None where sizes are not dynamic."""
         if self.free.of(structure) or array_places(structure, leaves):
             return None
-        self.families.noticing = bool(self.changed)
         program = self.families.find(key, leaves)
         if program is None:
             family = self.families.start(

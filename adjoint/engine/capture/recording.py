@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from adjoint.engine.capture.dynamic.dynamic import MARKS
+from adjoint.engine.capture.dynamic.marks import MARKS
 from adjoint.engine.capture.python.observation import observe
 from adjoint.engine.capture.tensors.following import TensorEngine
 from adjoint.engine.core.operations.record import is_tensor

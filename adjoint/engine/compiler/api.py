@@ -145,7 +145,9 @@ def compile(
             value) is an error, the default. With False a warning names the line and the reason,
             and calls with arguments like those run as Python; PyTorch programs under
             `adjoint run` get that unless they say otherwise.
-        dynamic: whether one program serves many sizes.
+        dynamic: whether one program serves many sizes. By default the first is for the sizes it
+            was given, and a dimension that is met with a second size (from 2 on) is free from then
+            on; True makes first dimensions free at once, False makes a program for each size.
         backend: what runs the programs: a name of `compiler.list_backends()`, or an executor
             factory (`graph.ExecutorFactory`).
         mode: PyTorch's modes.
@@ -217,5 +219,5 @@ def captured(fn: Callable[..., Any], settings: dict[str, Any]) -> Captured:
     )
     if isinstance(fn, Captured):
         fn = fn.fn
-    dynamic, fullgraph = bool(settings["dynamic"]), bool(settings["fullgraph"])
-    return Captured(fn, factory, dynamic=dynamic, fullgraph=fullgraph)
+    dynamic = None if settings["dynamic"] is None else bool(settings["dynamic"])
+    return Captured(fn, factory, dynamic=dynamic, fullgraph=bool(settings["fullgraph"]))

@@ -82,10 +82,6 @@ def graph_break(msg: str = "") -> None:
         raise CaptureError(f"compile: graph_break({msg!r}): a recording is whole and has no breaks")
 
 
-def mark_static(t: Any, index: Any = None, **_: Any) -> None:
-    """Nothing: every size is part of a recording unless it is marked dynamic."""
-
-
 def mark_static_address(t: Any, guard: bool = True) -> None:
     """Nothing: a program reads each tensor where it lies at the call."""
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from adjoint.engine.capture.capture import Captured
-from adjoint.engine.capture.dynamic.dynamic import Family, OnlyOnce, mark_dynamic
+from adjoint.engine.capture.dynamic.dynamic import Family, OnlyOnce
 from adjoint.engine.capture.dynamic.instances import difference, instance
+from adjoint.engine.capture.dynamic.marks import mark_dynamic
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.core.operations.record import HOOKS

@@ -1,10 +1,11 @@
 """One recording for many sizes: families of programs that differ in dynamic dimensions only.
 
-Which dimensions are dynamic: those marked with `mark_dynamic`, and under `dynamic=True` the first
-ones of all tensors and those seen to differ between calls. A family is recorded once with extents
-for sizes (Note [extents]) and once more at other sizes, to check that the first says what the
-second does; from then on a call with new sizes gets its program by putting them in, without
-running the function.
+Which dimensions are dynamic: those marked with `mark_dynamic`, those seen to differ between calls
+unless `dynamic=False` was said, and under `dynamic=True` the first ones of all tensors. A family is
+recorded once with extents for sizes (Note [extents]) and once more at other sizes, to check that
+the first says what the second does; from then on a call with new sizes gets its program by putting
+them in, without running the function. Where there can be no family each size is recorded by itself;
+that is remembered, and told.
 
 Note [checked sizes]
     An extent that became a plain int unseen is found where a check at other sizes sees another
@@ -16,56 +17,33 @@ Note [checked sizes]
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from adjoint.engine.capture.dynamic.done_again import done_again
 from adjoint.engine.capture.dynamic.instances import difference, instance
+from adjoint.engine.capture.dynamic.marks import HINTS, MARKS, STATIC, marked
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.python.errors import PlainCall, Raised
-from adjoint.engine.core.errors import ShapeIndexError, warn_user
+from adjoint.engine.capture.recordings.retracing import LOG
+from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, contiguous_strides
 from adjoint.engine.graph.sizes.extents import Extent, Sizes, SizeScope
-from adjoint.engine.graph.sizes.resizing import resized
+from adjoint.engine.graph.sizes.resizing import Describe, first_difference, resized
 from adjoint.engine.graph.sizes.sizing import Sizing
 from adjoint.engine.tensor.tensor import Tensor
 
 _KEPT = 16  # families of one function
+_MOST = 16  # families of the same dimensions: where each is for few sizes, these are by themselves
 _STEPS = 64  # far sizes that are looked through for one that decisions allow, a remainder say
 UP = (64, 16, 8, 4, 3, 2, 1)  # steps to sizes that a recording is checked at
-MARKS = "_dynamic_dims"  # a tensor's marked dimensions, among its attributes
 Dims = dict[tuple[int, int], str]  # (argument leaf, dimension) -> symbol
 Places = set[tuple[int, int]]
 Record = Callable[[list[Any]], Program]  # records the function for specs in the place of tensors
-
-
-def mark_dynamic(tensor: Any, dim: int | Sequence[int]) -> None:
-    """Say that a compiled function will be called with other sizes in this dimension.
-
-    The first call with this tensor then makes one program for all sizes from 2 on.
-
-    Args:
-        tensor: an argument of a compiled function.
-        dim: a dimension, or several.
-
-    Example:
-        >>> import adjoint as ad
-        >>> f = ad.compile(lambda x: x.sum(0) / x.shape[0])
-        >>> x = ad.ones(4, 3)
-        >>> ad.mark_dynamic(x, 0)
-        >>> f(x), f(ad.ones(100, 3)), f.traces
-        (tensor([1., 1., 1.]), tensor([1., 1., 1.]), 1)
-    """
-    dims = [dim] if isinstance(dim, int) else list(dim)
-    for d in dims:
-        if not -tensor.ndim <= d < tensor.ndim:
-            raise ShapeIndexError(
-                f"mark_dynamic: dimension {d} of a tensor of {tensor.ndim} dimensions"
-            )
-    marks = tensor.__dict__.setdefault(MARKS, set())
-    marks.update(d % tensor.ndim for d in dims)
 
 
 class OnlyOnce(Exception):
@@ -147,13 +125,14 @@ class Family:
 class Families:
     """The families of one function."""
 
-    def __init__(self, name: str, *, automatic: bool) -> None:
+    def __init__(self, name: str, dynamic: bool | None) -> None:
         self.name = name
-        self.automatic = automatic  # whether dimensions seen to differ become dynamic
-        self.noticing = False  # the same, though nobody asked for it
+        # True: first dimensions are, and those seen to differ; None: the latter; False: none.
+        self.dynamic = dynamic
         self.families: list[Family] = []
         self.refused: dict[Any, str] = {}  # why there is no family with such dimensions
-        self.notes: list[str] = []
+        self.started: Counter[Any] = Counter()  # how many there were with such dimensions
+        self.reasons: dict[str, bool] = {}  # why sizes are by themselves; whether it was warned
 
     def find(self, key: Any, leaves: Sequence[Any]) -> Program | None:
         """A program of a family there is, for a call that has none yet."""
@@ -176,40 +155,51 @@ class Families:
         """A new family around a call, if some dimension of its arguments is dynamic."""
         if not _simple(key):
             return None
-        wanted = self._wanted(key, known, leaves)
-        guessed = _leading(key) if self.automatic else set()
-        # What is guessed may be fixed by what the function does, and nobody asked for it.
-        for places in dict.fromkeys(map(frozenset, (wanted | guessed, wanted, guessed))):
+        asked, hoped = self._places(key, known, leaves)
+        # What nobody asked for may be fixed by what the function does.
+        for places in dict.fromkeys(map(frozenset, (asked | hoped, asked, hoped))):
             dims = _symbols(places, key, known)
             if not dims:
                 continue
-            refusal = (key[0], tuple(sorted(dims)))
-            outcome: Family | str = self.refused.get(refusal, "")
+            kind = (key[0], tuple(sorted(dims)))
+            outcome: Family | str = self.refused.get(kind, "")
             try:
-                outcome = outcome or self._record(key, dims, leaves, record, wanted)
+                outcome = outcome or self._record(key, dims, leaves, record, asked)
             except (OnlyOnce, PlainCall, Raised):
                 return None
             except Exception as error:  # the ordinary way may still succeed, or say what is wrong
                 outcome = f"recording it so failed: {type(error).__name__}: {error}"
             if isinstance(outcome, Family):
+                self.started[kind] += 1
+                if self.started[kind] == _MOST:
+                    self.refused[kind] = "each recording with free sizes is for few of them"
                 self.families.append(outcome)
                 del self.families[:-_KEPT]
                 return outcome
-            self.refused[refusal] = outcome
-            if places == wanted and not self.noticing:
-                self._tell(outcome)
+            self.refused[kind] = outcome
+            if places in (asked, hoped):
+                self._tell(outcome, warn=places == asked)
         return None
 
-    def _tell(self, reason: str) -> None:
+    def why_each(self) -> str:
+        """Why sizes are recorded by themselves, as far as that is known."""
+        if self.dynamic is False and not self.reasons:
+            return "dynamic=False was asked for"
+        return "; ".join(list(self.reasons)[-2:])
+
+    def _tell(self, reason: str, *, warn: bool) -> None:
         note = f"compile: {self.name} is recorded for each size by itself: {reason}"
-        if note not in self.notes:
-            self.notes.append(note)
+        if reason not in self.reasons:
+            self.reasons[reason] = False
+            LOG.info("%s", note)
+        if warn and not self.reasons[reason]:
+            self.reasons[reason] = True
             warn_user(note)
 
     def _record(
-        self, key: Any, dims: Dims, leaves: Sequence[Any], record: Record, wanted: Places
+        self, key: Any, dims: Dims, leaves: Sequence[Any], record: Record, asked: Places
     ) -> Family | str:
-        """The family, less what is not wanted and fixed; or why there is none."""
+        """The family, less what nobody asked for and is fixed; or why there is none."""
         present = {symbol: key[1][i][0].shape[d] for (i, d), symbol in dims.items()}
         scope = SizeScope()
         for sizes in _tried_sizes(present):
@@ -226,9 +216,11 @@ class Families:
             if others:
                 return self._checked(Family(key, dims, template, tried), others, leaves, record)
             template.take_back()
+            if sizes != present and scope.pinned() & tried.pinned():
+                break  # fixed, whatever the sizes: not by what the present ones happen to be
         free = {at: s for at, s in dims.items() if s not in scope.pinned()}
-        if free and len(free) < len(dims) and wanted <= free.keys():
-            return self._record(key, free, leaves, record, wanted)
+        if free and len(free) < len(dims) and asked <= free.keys():
+            return self._record(key, free, leaves, record, asked)
         return f"its sizes are fixed by what it does: {_decisions(scope, dims)}"
 
     def _checked(
@@ -253,35 +245,37 @@ class Families:
         """Why a family does not stand for recordings at other sizes; None where it does."""
         template, effects = family.template, family.template.effects
         if effects.python is not None and effects.python.sized:
-            return "it keeps or returns a size"
+            return "it draws by a size, or keeps one that is known at its end"
         if any(ref.position is not None for ref, _ in effects.grads):
             return "it sets the gradient of an argument"
-        for other in others:
+        for other in sorted(others, key=lambda sizes: sum(sizes.values())):  # quickest first
             check = record(_stand_ins(leaves, family.dims, other))
             sizes = family.scope.complete(other)
             reason = difference(instance(template, sizes, family.static), check)
+            told, wanted = done_again(effects.python), done_again(check.effects.python)
             check.take_back()
+            if reason is None:
+                told = Describe()(resized(told, sizes))
+                reason = first_difference(told, Describe()(wanted), "what it leaves behind")
             if reason is not None:
                 return reason
         return None
 
-    def _wanted(self, key: Any, known: Sequence[Any], leaves: Sequence[Any]) -> Places:
-        """The dimensions that are marked, or, if that matters, were seen to differ."""
-        marked = {
-            (i, d)
-            for i, leaf in enumerate(leaves)
-            if is_tensor(leaf)
-            for d in getattr(leaf, "__dict__", {}).get(MARKS, ())
-            if leaf.shape[d] >= 2
-        }
-        if not (self.automatic or self.noticing):
-            return marked
-        varying = {
+    def _places(
+        self, key: Any, known: Sequence[Any], leaves: Sequence[Any]
+    ) -> tuple[Places, Places]:
+        """The dimensions that somebody asked to be dynamic, and others that had better be."""
+        asked, hints = marked(leaves, MARKS), marked(leaves, HINTS)
+        if self.dynamic is False:
+            return asked, hints
+        differing = {
             (i, d)
             for (i, d), seen in _history(key, known).items()
             if seen[-1] >= 2 and len({n for n in seen if n >= 2}) > 1  # one is by itself
-        }
-        return marked | varying
+        } - marked(leaves, STATIC)
+        if self.dynamic is None:
+            return asked, hints | differing
+        return asked | differing, hints | (_leading(key) - marked(leaves, STATIC))
 
 
 def _history(key: Any, known: Sequence[Any]) -> dict[tuple[int, int], tuple[int, ...]]:

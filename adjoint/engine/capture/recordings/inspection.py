@@ -76,6 +76,7 @@ class Inspection:
            2 nodes; inputs: 1 argument; run by Interpreted
         """
         lines = history(self.families.name, self.programs, self.retraces, self.traces)
+        lines += [f"each size by itself: {reason}" for reason in self.families.reasons]
         return "\n".join([*lines, *[f"ran as Python: {reason}" for reason in self.breaks.reasons]])
 
     def guards(self) -> str:
@@ -121,7 +122,8 @@ class Inspection:
                     self(*run)
         if html is not None:
             PAGES["html"](html, self)
-        return self.latest.explain()
+        each = [f"\neach size is recorded by itself: {r}" for r in self.families.reasons]
+        return self.latest.explain() + "".join(each)
 
     def svg(self, expand: Collection[str] | bool = ()) -> str:
         """The latest program's graph as a picture; `expand` names composites to look into."""

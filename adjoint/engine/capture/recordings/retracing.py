@@ -64,25 +64,29 @@ class Retraces:
         return self.unused <= LIMIT + 1 or self.unused & (self.unused - 1) == 0
 
     def note(
-        self, key: Any, programs: dict[Any, list[Program]], program: Program, leaves: list[Any]
+        self, key: Any, programs: dict[Any, list[Program]], program: Program, why_each: str
     ) -> None:
-        """Tell of a new recording, before it joins the others; warn once if there are too many."""
+        """Tell of a new recording, before it joins the others; warn once if there are too many.
+
+        `why_each` says why sizes are recorded by themselves, if it is known that they are.
+        """
         self.count += 1
         if self.count > 1:
-            self.reasons.append(self._reason(key, programs, program))
+            freely = "" if program.origin.sizing is None else "; recorded with free sizes"
+            self.reasons.append(self._reason(key, programs) + freely)
             del self.reasons[:-LATEST]
             self.reason_of[id(program)] = self.reasons[-1]
             again = "compile: %s is recorded again (%d recordings): %s"
             LOG.info(again, name_of(self.fn), self.count, self.reasons[-1])
         if self.count > LIMIT and not self.warned:
             self.warned = True
-            warn_user(self._message([*programs, key]))
+            warn_user(self._message([*programs, key], why_each))
 
     def forget(self, program: Program) -> None:
         """Keep nothing about a program that is dropped: its id will be another's."""
         self.reason_of.pop(id(program), None)
 
-    def _reason(self, key: Any, programs: dict[Any, list[Program]], program: Program) -> str:
+    def _reason(self, key: Any, programs: dict[Any, list[Program]]) -> str:
         if key in programs:
             last = programs[key][-1].conditions
             changed = last.guards.failures()
@@ -102,19 +106,19 @@ class Retraces:
             return "what it reads and changes is of other objects than those of earlier calls"
         return "; ".join(self._differences([list(programs)[-1], key])) or "other arguments"
 
-    def _message(self, keys: list[Any]) -> str:
+    def _message(self, keys: list[Any], why_each: str) -> str:
         name = name_of(self.fn)
         same = [k for k in keys if k[0] == keys[-1][0]]
         differences = self._differences(same)
         what = (
             "; ".join(differences) if differences else f"the last time because {self.reasons[-1]}"
         )
-        remedy = (
-            "Mark a size that varies with mark_dynamic(tensor, dim) or compile with dynamic=True; "
-            "pass a number that varies as a tensor."
-            if differences
-            else "Keep what changes in a tensor and write that in place, or pass it as an argument."
-        )
+        remedy = "Keep what changes in a tensor and write that in place, or pass it as an argument."
+        if differences:
+            remedy = "Pass a number that varies as a tensor."
+        if any(said.startswith("dimension") for said in differences):
+            because = f" Each size is recorded by itself: {why_each}." if why_each else ""
+            remedy = f"One recording serves many sizes of tensors that are row-major.{because}"
         return f"compile: {name} was recorded {self.count} times: {what}. {remedy}"
 
     def names(self, key: Any) -> list[str]:
