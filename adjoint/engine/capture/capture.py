@@ -17,10 +17,10 @@ from typing import Any
 from adjoint.engine.capture.breaks import Breaks, LeftToPython, RecordingFailed, key_of
 from adjoint.engine.capture.changed_objects import LookAgain
 from adjoint.engine.capture.given import NONE, check_distinct, given_leaves
-from adjoint.engine.capture.making import MOST_LOOKS, Recordable
+from adjoint.engine.capture.making import MOST_LOOKS, Recordable, free_numbers
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.moving import holds_state
-from adjoint.engine.capture.program.numbers import FreeNumbers, slots
+from adjoint.engine.capture.program.numbers import slots
 from adjoint.engine.capture.program.prepared import PreparedCall
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.program.ready import UNREAD
@@ -366,7 +366,7 @@ class Captured(Recordable):
             raise RecordingFailed from error
 
     def _make(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program | None:
-        """A new program; None where float arguments must be static after all.
+        """A new program; None where numbers among arguments must be static after all.
 
         Calls that leave other tensors behind each time, as ever longer caches of keys are, may fit
         no recording but their own: after some, such a call is Python's (`LeftToPython`).
@@ -418,7 +418,7 @@ class Captured(Recordable):
             self.forget_programs()
             self.moving = {}
             self.changed = frozenset()
-            self.free = FreeNumbers()
+            self.free = free_numbers(self.dynamic)
             self.retraces = Retraces(self.fn)
             self.breaks = Breaks(self.fn, name_of(self.fn))
 

@@ -81,8 +81,9 @@ class Recordable(Inspection):
         self.dynamic = dynamic  # None: sizes that are seen to differ are
         self.fullgraph = fullgraph  # whether what cannot be recorded is an error
         self.for_others = False  # whether programs are for other processes: exported
+        self.by_python = False  # whether results are made as those with numbers in them are
         self.in_call = False  # whether a call is under way that finds no recording
-        self.free = FreeNumbers()
+        self.free = free_numbers(dynamic)
         self.families = Families(name_of(fn), dynamic)
 
     def _move(self, program: Program, leaves: Sequence[Any]) -> bool:
@@ -139,7 +140,7 @@ class Recordable(Inspection):
     def _with_free_numbers(
         self, leaves: list[Any], structure: TreeDef, numbers: list[NumberSlot]
     ) -> Program | None:
-        """A recording that reads float arguments at each call; None where it needs their values."""
+        """A recording that reads numbers at each call; None where it needs their values."""
         try:
             program = self.trace(leaves, structure, numbers)
         except Exception:  # recorded for the values themselves, it may succeed, or say why not
@@ -151,15 +152,18 @@ class Recordable(Inspection):
 
     def _for_sizes(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program | None:
         """A program made from one with dynamic sizes, or None where sizes are not dynamic."""
-        if self.free.of(structure) or array_places(structure, leaves):
+        if array_places(structure, leaves):
             return None
+        free = self.free.of(structure)
         program = self.families.find(key, leaves)
         if program is None:
             family = self.families.start(
                 key,
                 list(self.programs),
                 leaves,
-                lambda stand_ins: self.trace_specs(stand_ins, structure),
+                lambda stand_ins, by_python: self.trace_specs(
+                    stand_ins, structure, slots(free, leaves), by_python=by_python
+                ),
             )
             if family is None:
                 return None
@@ -268,7 +272,7 @@ class Recordable(Inspection):
     def _observe(self, trace: Trace, structure: TreeDef, given: list[Any]) -> Observation:
         """The function followed on these arguments, its operations recorded meanwhile."""
         engine = TensorEngine(trace)
-        engine.in_call = self.in_call
+        engine.in_call, engine.by_python = self.in_call, self.by_python
         given = list(given)
         for place in array_places(structure, given):
             given[place] = engine.given_array(place, given[place])
@@ -376,7 +380,7 @@ class Recordable(Inspection):
         """
         self.for_others = True
         leaves, structure = flatten((args, kwargs))
-        numbers = slots(range(len(leaves)), leaves)
+        numbers = slots([i for i, leaf in enumerate(leaves) if type(leaf) is float], leaves)
         with TRACING, uncollected():
             for _ in range(MOST_LOOKS):
                 key = signature(leaves, structure, self.free.of(structure))
@@ -398,8 +402,18 @@ class Recordable(Inspection):
             "time anew; pass them as arguments and return them."
         )
 
-    def trace_specs(self, stand_ins: list[Any], structure: TreeDef) -> Program:
-        """Record the function for arguments of which only (spec, requires_grad) is known."""
+    def trace_specs(
+        self,
+        stand_ins: list[Any],
+        structure: TreeDef,
+        numbers: Sequence[NumberSlot] = (),
+        *,
+        by_python: bool = False,
+    ) -> Program:
+        """Record the function for arguments of which only (spec, requires_grad) is known.
+
+        `by_python`: its result is put together as one with numbers in it is, though it has none.
+        """
         trace = Trace(located=True)
         leaves = [
             trace.stand_in(i, x[0], requires_grad=x[1])
@@ -408,18 +422,29 @@ class Recordable(Inspection):
             for i, x in enumerate(stand_ins)
         ]
         try:
-            program = self._program(trace, structure, leaves, leaves)
+            given = list(leaves)
+            for slot in numbers:
+                given[slot.place] = slot.scalar
+            self.by_python = by_python
+            program = self._program(trace, structure, given, leaves, numbers)
         except Rebinds as rebinding:
             self._give(rebinding.tensor)
             program = None
         finally:
+            self.by_python = False
             trace.undo()
         if program is None:
             raise OnlyOnce
-        if not program.conditions.tests_hold():
+        conditions = program.conditions
+        if not conditions.tests_hold() or (numbers and needs_values(conditions.host_tests)):
             program.take_back()
             raise OnlyOnce
         return program
+
+
+def free_numbers(dynamic: bool | None) -> FreeNumbers:
+    """Numbers among arguments that may be read at each call: with `dynamic=False`, floats only."""
+    return FreeNumbers((float,) if dynamic is False else (int, float))
 
 
 def _all(restores: list[Callable[[], None]]) -> None:

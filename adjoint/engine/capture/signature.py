@@ -90,12 +90,17 @@ ANY = "any"
 _IS_LEAF, _IS_RESULT = "leaf", "result"
 
 
+def may_be_free(leaf: Any) -> bool:
+    """Whether a number may be read at each call: 0 and 1 say whether as often as how many."""
+    return type(leaf) is float or (type(leaf) is int and not 0 <= leaf <= 1)
+
+
 def signature(
     leaves: Sequence[Any], structure: TreeDef, free: frozenset[int] = frozenset()
 ) -> tuple[Any, ...]:
     """The key under which a program is kept: structure, specs, aliasing, statics and modes.
 
-    Floats at the places `free` are read at each call, so their values do not matter.
+    Numbers at the places `free` are read at each call, so their values do not matter.
     """
     parts: list[Any] = []
     counts = share_counts(leaves)
@@ -104,8 +109,8 @@ def signature(
         if not is_tensor(leaf):
             if type(leaf) is slice:  # which has a hash from Python 3.12 on
                 leaf = _Slice(leaf.start, leaf.stop, leaf.step)
-            unbound = place in free and type(leaf) is float
-            key = (float, ANY) if unbound else _static_key(leaf)
+            unbound = place in free and may_be_free(leaf)
+            key = (type(leaf), ANY) if unbound else _static_key(leaf)
             _check_hashable(leaf, key, structure, place)
             parts.append(key)
             continue
@@ -238,7 +243,8 @@ class Arguments:
                 flag = x.requires_grad and (_IS_LEAF if x.is_leaf else _IS_RESULT)
                 self.wanted.append((type(x), a.shape, a.strides, a.dtype, flag, type(a)))
             else:
-                self.wanted.append((float if i in free else None, x, None, None, None, None))
+                kind = type(x) if i in free and may_be_free(x) else None
+                self.wanted.append((kind, x, None, None, None, None))
         self.fit = self._written()
 
     @staticmethod
@@ -266,7 +272,9 @@ class Arguments:
                 continue
             scope[f"k{i}"] = kind
             tests.append(f"(x := args[{i}]).__class__ is k{i}")
-            if kind is float:
+            if kind is int:
+                tests.append("not 0 <= x <= 1")
+            if kind in (int, float):
                 continue
             scope |= {f"s{i}": shape, f"t{i}": strides, f"d{i}": dtype, f"o{i}": on}
             if flag:

@@ -11,11 +11,13 @@ Note [checked sizes]
     An extent that became a plain int unseen is found where a check at other sizes sees another
     number. `range(n // 16)` is empty for many n, so checks are made at sizes far off, above and
     below, and a family is for the sizes between them: what is the same at both ends, and grows or
-    falls with the size, is the same in between.
+    falls with the size, is the same in between. Of several sizes some are large and some small in
+    further checks, in all ways, as far as the decisions made allow.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -26,9 +28,11 @@ from typing import Any
 from adjoint.engine.capture.dynamic.done_again import done_again
 from adjoint.engine.capture.dynamic.instances import difference, instance
 from adjoint.engine.capture.dynamic.marks import HINTS, MARKS, STATIC, marked
+from adjoint.engine.capture.program.numbers import differ_in_numbers_and_sizes
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.python.errors import PlainCall, Raised
 from adjoint.engine.capture.recordings.retracing import LOG
+from adjoint.engine.capture.signature import ANY
 from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, contiguous_strides
@@ -41,9 +45,11 @@ _KEPT = 16  # families of one function
 _MOST = 16  # families of the same dimensions: where each is for few sizes, these are by themselves
 _STEPS = 64  # far sizes that are looked through for one that decisions allow, a remainder say
 UP = (64, 16, 8, 4, 3, 2, 1)  # steps to sizes that a recording is checked at
+NUMBER = -1  # in the place of a dimension: a whole number among the arguments
 Dims = dict[tuple[int, int], str]  # (argument leaf, dimension) -> symbol
 Places = set[tuple[int, int]]
-Record = Callable[[list[Any]], Program]  # records the function for specs in the place of tensors
+# Records the function for specs in the place of tensors, its result as Python's or not.
+Record = Callable[[list[Any], bool], Program]
 
 
 class OnlyOnce(Exception):
@@ -83,7 +89,8 @@ class Family:
         sizes: dict[str, int] = {}
         for i, (mine, theirs) in enumerate(zip(self.key[1], key[1], strict=True)):
             if not isinstance(mine[0], Spec):
-                if mine != theirs:
+                symbol = self.dims.get((i, NUMBER))
+                if mine != theirs if symbol is None else not _fill(sizes, symbol, theirs):
                     return None
                 continue
             if not isinstance(theirs[0], Spec) or not self._fit(i, mine, theirs, sizes):
@@ -113,8 +120,7 @@ class Family:
     def present(self, symbol: str) -> int:
         """The size of a symbol in the call that the family was made for."""
         i, d = next(at for at, s in self.dims.items() if s == symbol)
-        size: int = self.key[1][i][0].shape[d]
-        return size
+        return _size(self.key[1][i], d)
 
     def allows(self, sizes: Sizes) -> bool:
         """Whether the template holds at these sizes."""
@@ -157,11 +163,13 @@ class Families:
             return None
         asked, hoped = self._places(key, known, leaves)
         # What nobody asked for may be fixed by what the function does.
-        for places in dict.fromkeys(map(frozenset, (asked | hoped, asked, hoped))):
+        sizes = {at for at in hoped if at[1] != NUMBER}
+        tried = (asked | hoped, asked | sizes, asked, hoped)
+        for places in dict.fromkeys(map(frozenset, tried)):
             dims = _symbols(places, key, known)
             if not dims:
                 continue
-            kind = (key[0], tuple(sorted(dims)))
+            kind = (key[0], tuple(sorted(dims)), _unread(key))
             outcome: Family | str = self.refused.get(kind, "")
             try:
                 outcome = outcome or self._record(key, dims, leaves, record, asked)
@@ -200,13 +208,13 @@ class Families:
         self, key: Any, dims: Dims, leaves: Sequence[Any], record: Record, asked: Places
     ) -> Family | str:
         """The family, less what nobody asked for and is fixed; or why there is none."""
-        present = {symbol: key[1][i][0].shape[d] for (i, d), symbol in dims.items()}
+        present = {symbol: _size(key[1][i], d) for (i, d), symbol in dims.items()}
         scope = SizeScope()
         for sizes in _tried_sizes(present):
             tried = SizeScope()
             extents = {s: Extent.symbol(s, n, tried) for s, n in sizes.items()}
             try:
-                template = record(_stand_ins(leaves, dims, extents))
+                template = record(_stand_ins(leaves, dims, extents), False)
             except Exception:
                 if sizes == present:
                     raise
@@ -214,7 +222,9 @@ class Families:
             scope = tried if sizes == present else scope
             others = _other_sizes(sizes, tried)
             if others:
-                return self._checked(Family(key, dims, template, tried), others, leaves, record)
+                family = Family(key, dims, template, tried)
+                mixed = _mixed_sizes(sizes, tried)
+                return self._checked(family, others, mixed, leaves, record)
             template.take_back()
             if sizes != present and scope.pinned() & tried.pinned():
                 break  # fixed, whatever the sizes: not by what the present ones happen to be
@@ -224,12 +234,17 @@ class Families:
         return f"its sizes are fixed by what it does: {_decisions(scope, dims)}"
 
     def _checked(
-        self, family: Family, others: list[dict[str, int]], leaves: Sequence[Any], record: Record
+        self,
+        family: Family,
+        others: list[dict[str, int]],
+        mixed: list[dict[str, int]],
+        leaves: Sequence[Any],
+        record: Record,
     ) -> Family | str:
-        """The family, if it says what recordings at other sizes do."""
+        """The family, if it says what recordings at other sizes do; it is for those in between."""
         reason: str | None = "checking it at other sizes failed"
         try:
-            reason = self._disagreement(family, others, leaves, record)
+            reason = self._disagreement(family, [*others, *mixed], leaves, record)
         finally:
             if reason is not None:
                 family.template.take_back()
@@ -249,7 +264,7 @@ class Families:
         if any(ref.position is not None for ref, _ in effects.grads):
             return "it sets the gradient of an argument"
         for other in sorted(others, key=lambda sizes: sum(sizes.values())):  # quickest first
-            check = record(_stand_ins(leaves, family.dims, other))
+            check = record(_stand_ins(leaves, family.dims, other), effects.python is not None)
             sizes = family.scope.complete(other)
             reason = difference(instance(template, sizes, family.static), check)
             told, wanted = done_again(effects.python), done_again(check.effects.python)
@@ -281,12 +296,33 @@ class Families:
 def _history(key: Any, known: Sequence[Any]) -> dict[tuple[int, int], tuple[int, ...]]:
     """The sizes that each dimension had in comparable calls, the present one last."""
     alike = [k[1] for k in known if _comparable(k, key)] + [key[1]]
-    return {
+    numbers = {i for i, part in enumerate(key[1]) if part[0] is int and part[1] is not ANY}
+    history = {
         (i, d): tuple([parts[i][0].shape[d] for parts in alike])
         for i, part in enumerate(key[1])
         if isinstance(part[0], Spec)
         for d in range(len(part[0].shape))
     }
+    # Those of which some calls were recorded for any value are such numbers in all calls.
+    seen = {i: tuple([parts[i][1] for parts in alike]) for i in numbers}
+    return history | {(i, NUMBER): n for i, n in seen.items() if ANY not in n}
+
+
+def _size(part: Any, d: int) -> int:
+    """The size of a dimension, or a number, in a signature."""
+    size: int = part[1] if d == NUMBER else part[0].shape[d]
+    return size
+
+
+def _fill(sizes: dict[str, int], symbol: str, part: Any) -> bool:
+    """Put a number of a signature in the place of its symbol, if it may be there."""
+    number = part[0] is int and part[1] is not ANY and part[1] >= 2
+    return number and sizes.setdefault(symbol, part[1]) == part[1]
+
+
+def _unread(key: Any) -> tuple[int, ...]:
+    """The places of numbers that are read at each call."""
+    return tuple([i for i, part in enumerate(key[1]) if part[1] is ANY])
 
 
 def _leading(key: Any) -> Places:
@@ -310,21 +346,8 @@ def _symbols(places: Collection[tuple[int, int]], key: Any, known: Sequence[Any]
 
 
 def _comparable(a: Any, b: Any) -> bool:
-    """Whether two signatures differ in sizes only."""
-    return (
-        a[0] == b[0]
-        and a[2] == b[2]
-        and all(
-            (
-                isinstance(q[0], Spec)
-                and (p[0].dtype, p[0].device, len(p[0].shape), *p[2:])
-                == (q[0].dtype, q[0].device, len(q[0].shape), *q[2:])
-            )
-            if isinstance(p[0], Spec)
-            else p == q
-            for p, q in zip(a[1], b[1], strict=True)
-        )
-    )
+    """Whether two signatures differ in sizes and numbers only."""
+    return a[0] == b[0] and a[2] == b[2] and differ_in_numbers_and_sizes(a[1], b[1])
 
 
 def _simple(key: Any) -> bool:
@@ -340,7 +363,7 @@ def _stand_ins(leaves: Sequence[Any], dims: Dims, sizes: Sizes) -> list[Any]:
     specs: list[Any] = []
     for i, leaf in enumerate(leaves):
         if not is_tensor(leaf):
-            specs.append(leaf)
+            specs.append(sizes[dims[i, NUMBER]] if (i, NUMBER) in dims else leaf)
             continue
         shape = tuple(sizes[dims[i, d]] if (i, d) in dims else n for d, n in enumerate(leaf.shape))
         specs.append((Spec(shape, leaf.dtype, leaf.device), leaf.requires_grad))
@@ -366,6 +389,42 @@ def _other_sizes(present: Sizes, scope: SizeScope) -> list[dict[str, int]]:
                 others.append(other)
                 break
     return others
+
+
+def _mixed_sizes(present: Sizes, scope: SizeScope) -> list[dict[str, int]]:
+    """Sizes of which some are large and some small, as far apart as the decisions made allow."""
+    far = {s: max(4 * n + 17, 140) + i for i, (s, n) in enumerate(present.items())}
+    near = {s: 2 + i for i, s in enumerate(present)}
+    found = []
+    for larger in _some_larger(list(present)):
+        sizes = [
+            {s: far[s] + step if s in larger else near[s] + step for s in present}
+            for step in range(_STEPS)
+        ]
+        sizes += [
+            {s: n * by if s in larger else max(2, n // by) for s, n in present.items()}
+            for by in (4, 3, 2)
+        ]
+        sizes += [
+            {s: n + step if s in larger else max(2, n - step) for s, n in present.items()}
+            for step in UP
+        ]
+        found += list(itertools.islice((o for o in sizes if scope.allow(o)), 1))
+    return [other for other in found if other != present]
+
+
+def _some_larger(symbols: list[str]) -> list[set[str]]:
+    """Which sizes are large where the rest are small: all ways, or of many one and all but one.
+
+    How many parts `x.split(n)` has is the same where both sizes are large and where both are small.
+
+    >>> _some_larger(["s0", "s1"])
+    [{'s0'}, {'s1'}]
+    """
+    counts = range(1, len(symbols))
+    if len(symbols) > 3:
+        counts = sorted({1, len(symbols) - 1})  # type: ignore[assignment]
+    return [set(some) for k in counts for some in itertools.combinations(symbols, k)]
 
 
 def _tried_sizes(present: dict[str, int]) -> Iterator[dict[str, int]]:
@@ -397,7 +456,10 @@ def _decisions(scope: SizeScope, dims: Dims) -> str:
         for terms, compare, held in scope.guards.values()
     )
     first = sorted(told, key=lambda text: " == " not in text)[:3]
-    meant = {s: f"{s} is dimension {d} of tensor {i}" for (i, d), s in reversed(dims.items())}
+    meant = {
+        s: f"{s} is argument {i}" if d == NUMBER else f"{s} is dimension {d} of tensor {i}"
+        for (i, d), s in reversed(dims.items())
+    }
     for name, fn, parts in scope.derived.values():
         sign = _FUNCTIONS.get(fn.__name__, fn.__name__)
         meant[name] = f"{name} is " + f" {sign} ".join(f"({_sum(part)})" for part in parts)

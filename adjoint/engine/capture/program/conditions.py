@@ -45,7 +45,7 @@ class Conditions:
     grads_seen: list[tuple[OutsideTensor, GradLook | None]]
     # What the function asked tensors, and the answers.
     looks: list[tuple[OutsideTensor, Callable[[Any], Any], Any]]
-    numbers: list[NumberSlot]  # float arguments and numbers of arrays that are read at each call
+    numbers: list[NumberSlot]  # arguments and numbers of arrays that are read at each call
     sharing: Sharing
 
     @property
@@ -56,7 +56,7 @@ class Conditions:
         return bool(asked or self.grads_seen or self.tests)
 
     def particulars_hold(self, leaves: Sequence[Any]) -> bool:
-        """Whether what few functions look at is as it was; floats of this call are put in place."""
+        """Whether what few functions look at is as it was; numbers of the call are put in place."""
         for position, tensor in self.sharing.pinned:
             if leaves[position] is not tensor:
                 return False

@@ -84,7 +84,8 @@ def python_state(observation: Observation, result: Any, outputs: Outputs) -> Pyt
         for name, value in tensor.__dict__.items():
             recorder.effect(object.__setattr__, tensor, name, value)
     simple = (
-        _is_tree(recorder, result)  # others may hold themselves
+        not engine.by_python
+        and _is_tree(recorder, result)  # others may hold themselves
         and not (engine.given_paths and holds_one(result, engine.given_paths, engine.changed))
         and all(is_tensor(x) or not _is_made(recorder, x) for x in flatten(result)[0])
     )

@@ -72,8 +72,8 @@ class Inspection:
         1. x float32[3]
            2 nodes; inputs: 1 argument; run by Interpreted
         2. x float32[4]
-           recorded because dimension 0 of x takes the sizes 3, 4
-           2 nodes; inputs: 1 argument; run by Interpreted
+           recorded because dimension 0 of x takes the sizes 3, 4; recorded with free sizes
+           from a recording with dynamic sizes; 2 nodes; inputs: 1 argument; run by Interpreted
         """
         lines = history(self.families.name, self.programs, self.retraces, self.traces)
         lines += [f"each size by itself: {reason}" for reason in self.families.reasons]

@@ -12,7 +12,7 @@ def set_recording_limit(count: int) -> None:
 
     >>> import adjoint as ad
     >>> ad.compiler.set_recording_limit(2)
-    >>> f = ad.compile(lambda x: x + 1)
+    >>> f = ad.compile(lambda x: x + 1, dynamic=False)
     >>> _ = [f(ad.ones(n)) for n in (1, 2, 3)]
     >>> print(f.recordings().splitlines()[0])
     <lambda>: 2 programs, recorded 3 times

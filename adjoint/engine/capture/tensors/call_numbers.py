@@ -50,6 +50,7 @@ class CallNumbers:
     numbers: list[_Number]
     late: list[tuple[Any, list[Any]]]  # numbers that effects need, and their slots
     sized: bool  # whether a size is read in a way that knows one size only
+    by_python: bool = False  # whether results are made as those with numbers in them are
     in_call: bool = False  # whether a call is recorded, which Python could do as well
 
     def only_records(self) -> bool:
