@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -167,6 +168,8 @@ def is_of_sizes(value: Any) -> bool:
 
 def first_difference(a: Any, b: Any, path: str) -> str | None:
     """Where two descriptions are not the same, in words; None where nowhere."""
+    if a is b:
+        return None
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
         for x, y in zip(a, b, strict=True):
             difference = first_difference(x, y, x if isinstance(x, str) and x else path)
@@ -185,6 +188,12 @@ def _short(x: Any) -> str:
     return text if len(text) < 50 else f"{text[:47]}..."
 
 
+@functools.cache
+def _compared(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass that count."""
+    return tuple([f.name for f in dataclasses.fields(kind) if f.compare])
+
+
 class Describe:
     """Nested tuples that are equal where programs are alike."""
 
@@ -192,7 +201,10 @@ class Describe:
         self.numbers: dict[int, int] = {}  # of values, in order of definition
 
     def __call__(self, x: Any) -> Any:
-        if isinstance(x, Value):
+        kind = type(x)
+        if kind is int or kind is str or x is None:  # most
+            return x
+        if kind is Value:
             return ("value", self.numbers.setdefault(id(x), len(self.numbers)))
         if isinstance(x, (tuple, list)):
             return tuple([self(v) for v in x])
@@ -211,8 +223,7 @@ class Describe:
         if is_tensor(x):
             return id(x)
         if dataclasses.is_dataclass(x) and not isinstance(x, type):
-            compared = [f.name for f in dataclasses.fields(x) if f.compare]
-            return tuple([(name, self(getattr(x, name))) for name in compared])
+            return tuple([(name, self(getattr(x, name))) for name in _compared(type(x))])
         if callable(x) and hasattr(x, "__name__"):
             return x.__name__
         if isinstance(x, float):
