@@ -126,6 +126,21 @@ def mirrored_loops() -> None:
         ad.testing.assert_close(compiled(x), turns(x), rtol=1e-5, atol=1e-5)
 
 
+def several_sizes() -> None:
+    """Each size has a plan of its own, made of one recording; called in a process that interprets."""
+    import adjoint as ad
+
+    importlib.import_module("tests.triton_interpreter")
+    net = ad.nn.Linear(3, 4)
+    compiled = ad.compile(lambda x, k: net(x).softmax(0) * k, backend="interpreted-triton")
+    for n, k in ((6, 2), (4, 3), (9, 5), (5, 7), (4, 9)):
+        x = ad.randn(n, 3)
+        ad.testing.assert_close(compiled(x, k), net(x).softmax(0) * k, rtol=1e-5, atol=1e-5)
+        compiled(x, k).sum().backward()
+    assert compiled.traces == 2
+    assert not any(p.shares_plans for held in compiled.programs.values() for p in held)
+
+
 def profile() -> None:
     """Kernels have rows with their operations and lines; called in a process that interprets."""
     import adjoint as ad
@@ -188,7 +203,9 @@ def late_faults() -> None:
 
 
 def in_a_process(names: tuple[str, ...], optimizers: tuple[str, ...], steps: int = 4) -> None:
-    run_script(f"t.compare({names!r}, {optimizers!r}, {steps}); t.profile(); t.mirrored_loops()")
+    run_script(
+        f"t.compare({names!r}, {optimizers!r}, {steps}); t.profile(); t.mirrored_loops(); t.several_sizes()"
+    )
 
 
 def run_script(call: str) -> None:

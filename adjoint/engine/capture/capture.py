@@ -381,7 +381,6 @@ class Captured(Recordable):
         if program is None and numbers:
             program = self._with_free_numbers(leaves, structure, numbers)
             if program is None:
-                self.free.fix(structure)
                 return None
         return self.trace(leaves, structure) if program is None else program
 

@@ -14,7 +14,7 @@ from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
 from adjoint.engine.capture.given import ARRAYS, array_places, containers
 from adjoint.engine.capture.moving import ReboundTensor, has_moved, holds_state, tensors_in
 from adjoint.engine.capture.program.conditions import completed
-from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
+from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needed_values, slots
 from adjoint.engine.capture.program.program import Pending, Program, finish
 from adjoint.engine.capture.python.c.upcoming import Upcoming
 from adjoint.engine.capture.python.errors import PlainCall, Raised
@@ -140,13 +140,23 @@ class Recordable(Inspection):
     def _with_free_numbers(
         self, leaves: list[Any], structure: TreeDef, numbers: list[NumberSlot]
     ) -> Program | None:
-        """A recording that reads numbers at each call; None where it needs their values."""
+        """A recording that reads numbers at each call; None where it needs some of their values.
+
+        Those are constants from then on.
+        """
+        places, traces = {slot.place for slot in numbers}, self.traces
+        whole = {place for place in places if type(leaves[place]) is int}
         try:
             program = self.trace(leaves, structure, numbers)
         except Exception:  # recorded for the values themselves, it may succeed, or say why not
+            self.free.fix(structure, whole or places)
+            self.traces = traces
             return None
-        if program is not None and needs_values(program.conditions.host_tests):
+        needed = set() if program is None else needed_values(program.conditions.host_tests)
+        if program is not None and needed:
             program.take_back()
+            self.free.fix(structure, needed)
+            self.traces = traces
             return None
         return program
 
@@ -436,7 +446,7 @@ class Recordable(Inspection):
         if program is None:
             raise OnlyOnce
         conditions = program.conditions
-        if not conditions.tests_hold() or (numbers and needs_values(conditions.host_tests)):
+        if not conditions.tests_hold() or needed_values(conditions.host_tests):
             program.take_back()
             raise OnlyOnce
         return program

@@ -137,6 +137,7 @@ class Families:
         self.dynamic = dynamic
         self.families: list[Family] = []
         self.refused: dict[Any, str] = {}  # why there is no family with such dimensions
+        self.fixed: set[Any] = set()  # dimensions of which each size is by itself
         self.started: Counter[Any] = Counter()  # how many there were with such dimensions
         self.reasons: dict[str, bool] = {}  # why sizes are by themselves; whether it was warned
 
@@ -162,6 +163,7 @@ class Families:
         if not _simple(key):
             return None
         asked, hoped = self._places(key, known, leaves)
+        hoped -= {at for at in hoped if (key[0], at) in self.fixed}
         # What nobody asked for may be fixed by what the function does.
         sizes = {at for at in hoped if at[1] != NUMBER}
         tried = (asked | hoped, asked | sizes, asked, hoped)
@@ -220,18 +222,23 @@ class Families:
                     raise
                 continue  # no such sizes
             scope = tried if sizes == present else scope
-            others = _other_sizes(sizes, tried)
+            others = [] if tried.pinned() & sizes.keys() else _other_sizes(sizes, tried)
             if others:
                 family = Family(key, dims, template, tried)
                 mixed = _mixed_sizes(sizes, tried)
                 return self._checked(family, others, mixed, leaves, record)
             template.take_back()
-            if sizes != present and scope.pinned() & tried.pinned():
-                break  # fixed, whatever the sizes: not by what the present ones happen to be
+            fixed = scope.pinned() & tried.pinned()
+            if sizes != present and fixed:  # not by what the present sizes happen to be
+                self.fixed |= {(key[0], at) for at, s in dims.items() if s in fixed}
+                break
         free = {at: s for at, s in dims.items() if s not in scope.pinned()}
+        reason = f"its sizes are fixed by what it does: {_decisions(scope, dims)}"
         if free and len(free) < len(dims) and asked <= free.keys():
+            if self.dynamic is None:  # others are guesses, which need not be right
+                self._tell(reason, warn=False)
             return self._record(key, free, leaves, record, asked)
-        return f"its sizes are fixed by what it does: {_decisions(scope, dims)}"
+        return reason
 
     def _checked(
         self,
@@ -290,7 +297,9 @@ class Families:
         } - marked(leaves, STATIC)
         if self.dynamic is None:
             return asked, hints | differing
-        return asked | differing, hints | (_leading(key) - marked(leaves, STATIC))
+        numbers = {at for at in differing if at[1] == NUMBER}
+        guessed = _leading(key) - marked(leaves, STATIC)
+        return asked | (differing - numbers), hints | guessed | numbers
 
 
 def _history(key: Any, known: Sequence[Any]) -> dict[tuple[int, int], tuple[int, ...]]:

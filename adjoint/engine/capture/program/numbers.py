@@ -79,9 +79,10 @@ class FreeNumbers:
                 return True
         return False
 
-    def fix(self, structure: TreeDef) -> None:
-        """Go back to constants."""
-        self.fixed |= {(structure, i) for i in self.places.pop(structure, ())}
+    def fix(self, structure: TreeDef, places: set[int]) -> None:
+        """Go back to constants at some places."""
+        self.fixed |= {(structure, i) for i in places}
+        self.places[structure] = self.of(structure) - places
 
 
 def slots(places: Iterable[int], leaves: Sequence[Any]) -> list[NumberSlot]:
@@ -89,21 +90,18 @@ def slots(places: Iterable[int], leaves: Sequence[Any]) -> list[NumberSlot]:
     return [NumberSlot(i, leaves[i]) for i in sorted(places) if may_be_free(leaves[i])]
 
 
-def needs_values(tests: Iterable[tuple[HostScalar, Any]]) -> bool:
-    """Whether a recording with these tests of host numbers holds for one value of a slot only."""
-    return any(_pins(test) for test, _ in tests)
+def needed_values(tests: Iterable[tuple[HostScalar, Any]]) -> set[int]:
+    """The places of numbers of which a recording with these tests holds for one value only."""
+    reads = [
+        test.parts[1] for test, _ in tests if test.parts is not None and test.parts[0] in READS
+    ]
+    return {place for args in reads for x in args for place in _slot_places(x)}
 
 
-def _pins(test: HostScalar) -> bool:
-    if test.parts is None:
-        return False
-    fn, args = test.parts
-    return fn in READS and any(_is_slot(x) for x in args)
-
-
-def _is_slot(x: Any) -> bool:
+def _slot_places(x: Any) -> set[int]:
+    """The places of the numbers that a host scalar is computed of."""
     if not isinstance(x, HostScalar):
-        return False
+        return set()
     if x.parts is None:
-        return isinstance(x.key, tuple) and x.key[:1] == ("slot",)
-    return any(map(_is_slot, x.parts[1]))
+        return {x.key[1]} if isinstance(x.key, tuple) and x.key[:1] == ("slot",) else set()
+    return {place for part in x.parts[1] for place in _slot_places(part)}
