@@ -19,11 +19,14 @@ _INTEGERS = frozenset({int})
 def is_last(place: Place) -> bool:
     """Whether a tensor is taken for images whose channels lie innermost.
 
-    Of sizes that are symbols the formulas are compared: to compare the sizes would pin them.
+    Of sizes that are symbols the formulas are compared: to compare the sizes would pin them. How
+    many images there are does not matter, if there are some, as of a size that is a symbol.
     """
     shape, strides = place
     if _INTEGERS.issuperset(map(type, (*shape, *strides))):
         return lies_channels_last(shape, strides)
+    if _INTEGERS.issuperset(map(type, (*shape[1:], *strides))):
+        return lies_channels_last((2, *shape[1:]), strides)
     if len(shape) not in (4, 5):
         return False
     return [*map(_formula, strides)] == [*map(_formula, last_strides(shape))]

@@ -34,6 +34,7 @@ from typing import Any, Literal
 from adjoint.engine.core.operations.autocast import RECORDS
 from adjoint.engine.core.operations.large import large, on_device
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.loading import bring
 from adjoint.engine.core.value import TensorBase
 
 OPERAND_NAMES = ("x", "y", "z", "w")
@@ -258,6 +259,12 @@ def _unset(*_: Any) -> Any:
     raise RuntimeError("adjoint's layers are not assembled: import adjoint, not a part of it")
 
 
+def _scan_loaded(*args: Any, **options: Any) -> Any:
+    """A loop, by what is loaded when one is first recorded."""
+    bring(["adjoint.engine.graph.flow.scan"])
+    return HOOKS.scan(*args, **options)
+
+
 @dataclass(slots=True)
 class Hooks:
     """What core calls in the layers above; each layer fills its part when it is imported."""
@@ -287,7 +294,7 @@ class Hooks:
     shortened: Callable[..., Any] = _unset  # a long chain of views: tensor.chains
     place_of: Callable[..., int] = _unset  # the offset of a view, without elements too: the same
     update: Callable[..., Any] = _unset  # an in-place operation: a result written into its target
-    scan: Callable[..., Any] = _unset  # a loop as one operation of a captured graph
+    scan: Callable[..., Any] = _scan_loaded  # a loop as one operation of a captured graph
     view_scatter: Any = None  # the record of the inverse of views
     sparse: Any = None  # once `sparse` is loaded: what operations do with sparse operands
     load_sparse: Callable[[], Any] = _unset  # loads it, and returns the same

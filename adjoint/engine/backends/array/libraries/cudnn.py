@@ -167,7 +167,7 @@ class Cudnn:
         versions = self.module.backend_version(), self.module.__version__
         return key_of("cudnn", what, repr((versions, name, operation.key)))
 
-    def keep(self, key: str, graph: Any, chosen: Chosen) -> None:
+    def keep(self, key: str, graph: Any, chosen: ChosenPlan) -> None:
         """Keep a plan with what it was built to."""
         errors = AttributeError, IndexError, RuntimeError, TypeError, ValueError
         try:
@@ -239,7 +239,7 @@ class Candidates:
         self.count = int(graph.get_execution_plan_count())
         self.spent = self.slowest = 0.0  # seconds of building, in all and of one plan
 
-    def built(self, index: int) -> Chosen | None:
+    def built(self, index: int) -> ChosenPlan | None:
         """A plan that can run; None if it cannot, is not wanted, or asks for too much memory."""
         owner, begun = self.owner, perf_counter()
         try:
@@ -253,14 +253,14 @@ class Candidates:
         if room > ROOM:
             return None
         execute = owner.executor(self.graph, index)
-        return Chosen(index, Planned(owner, self.graph, self.uids, execute, room))
+        return ChosenPlan(index, Planned(owner, self.graph, self.uids, execute, room))
 
-    def first(self) -> Chosen | None:
+    def first(self) -> ChosenPlan | None:
         """The first that can run."""
         every = (self.built(index) for index in range(self.count))
         return next((chosen for chosen in every if chosen is not None), None)
 
-    def fastest(self) -> Chosen | None:
+    def fastest(self) -> ChosenPlan | None:
         """The fastest of the first few; the one that was, where that is known."""
         key = self.owner.key(self.operation, "name")
         store = self.owner.store
@@ -272,7 +272,7 @@ class Candidates:
             known = None if at is None else self.built(at)
             if known is not None:
                 return known
-        ready: list[Chosen] = []
+        ready: list[ChosenPlan] = []
         for index in range(self.count):
             chosen = self.built(index)
             if chosen is not None:
@@ -330,7 +330,7 @@ class Planned:
         self.owner.run(self.execute, given, workspace)
 
 
-class Chosen(NamedTuple):
+class ChosenPlan(NamedTuple):
     """A plan among a graph's, and its place there."""
 
     place: int
