@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from typing import Any
 
 import pytest
@@ -14,15 +15,23 @@ from adjoint.engine.backends.triton.runtime import kernel_workers
 from adjoint.engine.backends.triton.runtime.kernel_workers import KernelWorkers
 
 # In the place of Triton: says which process answers, and how; or ends.
-ANSWERING = """
-import os, pickle, sys
-pickle.load(sys.stdin.buffer)
+ANSWERING = f"""
+import os, pickle, signal, sys
+print("a greeting of the interpreter's", flush=True)
+folders, root = pickle.load(sys.stdin.buffer), pickle.load(sys.stdin.buffer)
+assert root in folders
 plain = os.environ.get("DISABLE_LLVM_OPT")
+sys.stdout.buffer.write({kernel_workers.READY!r})
+sys.stdout.buffer.flush()
 while True:
     work = pickle.load(sys.stdin.buffer)
+    if work[0] == "hangs":
+        signal.pause()
+    if work[0] == "noise":
+        print("no answer", flush=True)
     if work[0] == "ends" or (work[0] == "ends unless plain" and not plain):
         sys.exit("an assertion failed")
-    pickle.dump((f"{os.getpid()} {plain}".encode(), ""), sys.stdout.buffer)
+    pickle.dump((f"{{os.getpid()}} {{plain}}".encode(), ""), sys.stdout.buffer)
     sys.stdout.buffer.flush()
 """
 
@@ -84,6 +93,69 @@ def test_another_program_is_not_begun(
     for name in ("", None, "/opt/studio/studio"):
         monkeypatch.setattr("sys.executable", name)
         assert workers.compile(("one",)) is None
+
+
+def test_what_has_no_answer_is_given_up(
+    workers: KernelWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = answered(workers, "one")
+    with monkeypatch.context() as impatient:
+        impatient.setattr(kernel_workers, "PATIENCE", 0.1)
+        answer = workers.compile(("hangs",))
+    assert answer == (None, "its compiler gave no answer in 0.1 seconds")
+    assert answered(workers, "one")[0] != first
+
+
+def test_what_is_no_answer_does_not_wait_for_one(workers: KernelWorkers) -> None:
+    answer = workers.compile(("noise",))
+    assert answer is not None
+    assert answer[0] is None
+    assert answered(workers, "one")
+
+
+def test_one_that_is_never_ready_leaves_it_to_the_caller(
+    workers: KernelWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_workers, "BEGIN", "print('a greeting'); import no_such_module")
+    assert workers.compile(("one",)) is None
+    monkeypatch.setattr(kernel_workers, "begun", None)  # no further one is tried
+    assert workers.compile(("one",)) is None
+
+
+def test_threads_leave_one_worker(workers: KernelWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_workers, "MOST", 3)
+    workers.forget()
+    found: list[Any] = []
+    group = [
+        threading.Thread(target=lambda: found.append(answered(workers, "one"))) for _ in "12345"
+    ]
+    for thread in group:
+        thread.start()
+    for thread in group:
+        thread.join()
+    assert len(found) == 5
+    assert len({process for process, _ in found}) <= 5
+    assert len(workers.idle) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_forked_child_has_workers_of_its_own(workers: KernelWorkers) -> None:
+    first, _ = answered(workers, "one")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writing, answered(workers, "one")[0].encode())
+            workers.rest(0)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        second = told.read()
+    os.waitpid(child, 0)
+    assert second.isdigit()
+    assert second != first
+    assert answered(workers, "another")[0] == first
 
 
 def test_code_and_errors_come_from_triton() -> None:

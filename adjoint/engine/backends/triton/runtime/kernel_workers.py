@@ -4,11 +4,14 @@ Note [kernel workers]
     Half of a compilation by Triton holds Python's lock, so that threads gain little by it; and
     where LLVM does not expect what it meets, it ends the process. So processes of their own do it:
     Python anew, which is told the folders that modules come from, and then, over its standard
-    input, one kernel after the other. If one ends in the middle of a kernel, another has it, which
-    leaves LLVM's optimisations out (ptxas has its own); if that ends too, the kernel cannot be
-    compiled. Where none can be begun, the caller compiles.
+    input, one kernel after the other. If one ends in the middle of a kernel, or does not answer for
+    ten minutes, another has it, which leaves LLVM's optimisations out (ptxas has its own); if that
+    fails too, the kernel cannot be compiled. Where none can be begun, or what begins cannot load
+    what it needs (so that it never says that it is ready), the caller compiles.
 
     One is kept for the next kernel; many kernels are compiled by as many as there are processors.
+    What is shared between threads is a list, of which Python itself takes care, and the semaphore,
+    which a child has anew: so a fork finds no lock taken.
 """
 
 from __future__ import annotations
@@ -21,22 +24,28 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
-from typing import Any
+from threading import Semaphore, Timer
+from typing import Any, BinaryIO
 
 from adjoint.engine.backends.threads import available_processors
 
 MOST = 16  # at a time
 SHARE = 6  # kernels that are worth another one: it takes a second to begin
+PATIENCE = 600.0  # seconds for one kernel: far longer than any takes
 PLAIN = {"DISABLE_LLVM_OPT": "1"}  # what Triton reads in the environment
 TOLD = 400  # characters of what one said before it ended
+READY = b"\0ready for kernels\0"  # what Python says while it begins ends here
 HERE = "adjoint.engine.backends.triton.runtime"
+ROOT = str(Path(__file__).absolute().parents[HERE.count(".") + 1])
 # Isolated, so that nothing in the current folder is taken for a module, until it knows the folders.
 BEGIN = (
-    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
-    f"from {HERE} import compile, kernel_workers; kernel_workers.serve(compile.packed)"
+    "import os, pickle, sys; answers = os.fdopen(os.dup(1), 'wb'); "
+    "os.dup2(2, 1); "  # whatever else is printed is no answer
+    "sys.path[:] = pickle.load(sys.stdin.buffer); "
+    f"from {HERE} import compile, kernel_workers; "
+    "kernel_workers.serve(compile.packed, answers, pickle.load(sys.stdin.buffer))"
 )
 
 Work = tuple[Any, ...]  # what a kernel is compiled from
@@ -47,11 +56,16 @@ class WorkerEnded(RuntimeError):
     """A process ended while it compiled; says what it said."""
 
 
+class WorkerNeverReady(RuntimeError):
+    """A process that ended before it could be told anything."""
+
+
 class KernelWorker:
     """A process that compiles kernels, perhaps plainly: without LLVM's optimisations."""
 
     def __init__(self, plain: bool = False) -> None:
         self.plain = plain
+        self.is_ready = self.was_late = False
         self.said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-c", BEGIN],
@@ -61,25 +75,62 @@ class KernelWorker:
             env={**os.environ, **PLAIN} if plain else None,
             start_new_session=True,  # so that an interrupt is for the user's program alone
         )
-        self.tell(sys.path)
+        folders = [folder for folder in sys.path if isinstance(folder, str)]
+        # The package is where it was found, whichever folder is the current one by now.
+        self.tell(folders if ROOT in folders else [ROOT, *folders])
+        self.tell(ROOT)
 
     def tell(self, what: Any) -> None:
         """Have it read something."""
+        rest = memoryview(pickle.dumps(what))
+        handle = self.process.stdin.fileno()  # type: ignore[union-attr]
         with contextlib.suppress(BrokenPipeError):  # what it answers says so
-            pickle.dump(what, self.process.stdin)  # type: ignore[arg-type]
-            self.process.stdin.flush()  # type: ignore[union-attr]
+            while rest:  # at once, not by a buffer that a forked child would write again
+                rest = rest[os.write(handle, rest) :]
 
     def compile(self, work: Work) -> Answer:
         """A kernel's code."""
-        self.tell(work)
+        timer = Timer(PATIENCE, self.give_up)
+        timer.daemon = True
+        with contextlib.suppress(RuntimeError):  # no threads any more: Python ends
+            timer.start()
         try:
+            self.wait_until_ready()
+            self.tell(work)
             answer: Answer = pickle.load(self.process.stdout)  # type: ignore[arg-type]
-        except (EOFError, pickle.UnpicklingError):
-            code = self.process.wait()
-            self.said.seek(max(self.said.seek(0, os.SEEK_END) - TOLD, 0))
-            said = self.said.read().decode(errors="replace").strip()
-            raise WorkerEnded(f"its compiler ended with code {code}: {said}") from None
+        except WorkerNeverReady:
+            raise
+        except Exception as error:
+            if not isinstance(error, EOFError):  # no answer of ours: it may wait for more work
+                self.process.kill()
+            raise WorkerEnded(self.last_words()) from None
+        finally:
+            timer.cancel()
         return answer
+
+    def wait_until_ready(self) -> None:
+        """Leave out what Python says while it begins."""
+        heard = b""
+        while not self.is_ready:
+            more = self.process.stdout.read(1)  # type: ignore[union-attr]
+            if not more:
+                raise WorkerNeverReady(self.last_words())
+            heard = (heard + more)[-len(READY) :]
+            self.is_ready = heard == READY
+
+    def give_up(self) -> None:
+        """End it because no answer came."""
+        self.was_late = True
+        self.process.kill()
+
+    def last_words(self) -> str:
+        """How it ended, and what it said."""
+        if self.was_late:
+            return f"its compiler gave no answer in {PATIENCE:g} seconds"
+        code = self.process.wait()
+        self.said.seek(max(self.said.seek(0, os.SEEK_END) - TOLD, 0))
+        said = self.said.read().decode(errors="replace").strip()
+        return f"its compiler ended with code {code}: {said}"
 
     def is_alive(self) -> bool:
         """Whether it can be told anything."""
@@ -98,52 +149,80 @@ class KernelWorkers:
     """The processes of this one: those that have nothing to do."""
 
     def __init__(self) -> None:
+        self.kept = 1
+        self.forget()
+
+    def forget(self) -> None:
+        """Have none, as in a child after a fork: those are the parent's."""
         self.idle: list[KernelWorker] = []
+        self.turns = Semaphore(MOST)
+        self.can_begin = True
         self.owner = os.getpid()
-        self.lock = Lock()
 
     def take(self) -> KernelWorker | None:
         """One of them, begun now if need be; None where that cannot be."""
-        with self.lock:
-            if self.owner != os.getpid():  # after a fork: those are the parent's
-                self.idle, self.owner = [], os.getpid()
-            while self.idle:
-                worker = self.idle.pop()
-                if worker.is_alive():
-                    return worker
-                worker.end()
-        return begun()
+        while (worker := self.popped()) is not None:
+            if worker.is_alive():
+                return worker
+            worker.end()
+        return begun() if self.can_begin else None
+
+    def popped(self) -> KernelWorker | None:
+        """One that has nothing to do, if any."""
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return None
 
     def compile(self, work: Work) -> Answer | None:
         """A kernel's code, or what is wrong with it; None where there are no workers."""
-        worker = self.take()
-        if worker is None:
-            return None
-        try:
-            answer = worker.compile(work)
-        except WorkerEnded:
-            worker.end()
-            return compile_plainly(work)
-        except BaseException:  # an interrupt: its answer would be taken for the next one's
-            worker.end()
-            raise
-        with self.lock:
+        if self.owner != os.getpid():
+            self.forget()
+        with self.turns:
+            worker = self.take()
+            if worker is None:
+                return None
+            try:
+                answer = worker.compile(work)
+            except WorkerNeverReady:
+                worker.end()
+                self.can_begin = False
+                return None
+            except WorkerEnded:
+                worker.end()
+                return compile_plainly(work)
+            except BaseException:  # an interrupt: its answer would be taken for the next one's
+                worker.end()
+                raise
             self.idle.append(worker)
-        return answer
+            self.rest(self.kept)
+            return answer
 
     def each(self, compile_one: Callable[[Any], Any], ways: Sequence[Any]) -> None:
-        """Have something done with each kernel, many at a time, that asks for its code."""
-        count = min(MOST, available_processors(), -(-len(ways) // SHARE))
-        with ThreadPoolExecutor(max(count, 1)) as pool:
-            list(pool.map(compile_one, ways))
-        self.rest(1)
+        """Have something done with each kernel, many at a time, that asks for its code.
+
+        Where there are no more threads, as when Python ends, less is done or nothing.
+        """
+        count = max(min(MOST, available_processors(), -(-len(ways) // SHARE)), 1)
+        pool, self.kept = ThreadPoolExecutor(count), count
+        futures: list[Future[Any]] = []
+        try:
+            with contextlib.suppress(RuntimeError):
+                futures.extend(pool.submit(compile_one, way) for way in ways)
+            for future in futures:
+                future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+            self.kept = 1
+            self.rest(self.kept)
 
     def rest(self, kept: int) -> None:
         """Keep only so many that have nothing to do."""
-        with self.lock:
-            ended, self.idle = self.idle[kept:], self.idle[:kept]
-        if self.owner == os.getpid():
-            for worker in ended:
+        if self.owner != os.getpid():
+            return
+        while len(self.idle) > kept:
+            worker = self.popped()
+            if worker is not None:
                 worker.end()
 
 
@@ -154,7 +233,7 @@ def begun(plain: bool = False) -> KernelWorker | None:
         return None
     try:
         return KernelWorker(plain)
-    except OSError:
+    except (OSError, RuntimeError):  # no processes or files left; Python ends
         return None
 
 
@@ -165,7 +244,7 @@ def compile_plainly(work: Work) -> Answer | None:
         return None
     try:
         return worker.compile(work)
-    except WorkerEnded as error:
+    except (WorkerEnded, WorkerNeverReady) as error:
         return None, str(error)
     finally:
         worker.end()
@@ -175,10 +254,12 @@ WORKERS = KernelWorkers()
 atexit.register(WORKERS.rest, 0)
 
 
-def serve(compile_one: Callable[..., bytes]) -> None:
-    """What a worker does until its input ends."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else is printed is no answer
+def serve(compile_one: Callable[..., bytes], answers: BinaryIO, root: str) -> None:
+    """What a worker does until its input ends, if it has the package that is wanted."""
+    if root != ROOT:
+        sys.exit(f"found the package in {ROOT}, not in {root}")
+    answers.write(READY)
+    answers.flush()
     while True:
         try:
             work = pickle.load(sys.stdin.buffer)
