@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
+import os
 import platform
 import sys
 import threading
@@ -299,6 +301,33 @@ def test_object_files_that_are_not_understood_are_refused() -> None:
     names, image = jit.unpack(jit.assemble(text))
     with pytest.raises(elf.Unplaceable):
         placing.place(image, names, {})
+
+
+@ON_LINUX
+def test_where_no_file_can_be_written_llvm_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of the size of files hold for those in memory too."""
+    code = jit.assemble(PLACED["a call inside"])
+
+    def refuse(file: int, data: bytes) -> int:
+        raise OSError(errno.EFBIG, "File too large")
+
+    with monkeypatch.context() as limited:
+        limited.setattr(os, "write", refuse)
+        library = jit.link(code)
+    assert not isinstance(library._tracker, placing.PlacedCode)
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.address("f"))(20) == 43
+
+
+@pytest.mark.parametrize("triple", ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"])
+@pytest.mark.parametrize("what", ["a call outside", "a variable outside"])
+def test_places_beside_symbols_of_others_are_refused(what: str, triple: str) -> None:
+    """A stub and an entry of the table stand for a symbol's address, not for one beside it."""
+    found = elf.read_object(jit.object_for(PLACED[what], triple, "", "", level=1))
+    machine, base = placing.MACHINES[found.machine], 0x7F12_3456_7000
+    placing.CodeLayout(found, machine, {"given": 16}).filled(base)
+    beside = [r._replace(addend=r.addend + 8) for r in found.relocations]
+    with pytest.raises(elf.Unplaceable):
+        placing.CodeLayout(found._replace(relocations=beside), machine, {"given": 16}).filled(base)
 
 
 @pytest.mark.parametrize("base", [0x7F12_3456_7000, 0x10_0000])

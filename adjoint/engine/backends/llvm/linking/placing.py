@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from adjoint.engine.backends.llvm.linking.elf import (
     EXECUTED,
+    LARGEST,
     ObjectFile,
     ObjectSection,
     ObjectSymbol,
@@ -47,6 +48,7 @@ class Processor(NamedTuple):
     by_entry: frozenset[int]  # those that want the address of an entry of the table
     calls: frozenset[int]  # those that may go to a stub
     stub: Callable[[int, int], bytes]  # code at a place that jumps to what an entry holds
+    behind: int  # what is added to a symbol's own address where nothing else is
 
 
 class PlacedCode:
@@ -97,6 +99,8 @@ class CodeLayout:
         at = _up(self.lay_out(self.fixed, written=True), WORD)
         self.entries = {symbol: at + WORD * k for k, symbol in enumerate(sorted(wanted, key=repr))}
         self.size = _up(at + WORD * len(self.entries), page)
+        if self.size > LARGEST:
+            raise Unplaceable(f"{self.size} bytes")
 
     def lay_out(self, at: int, *, written: bool) -> int:
         """Give places to sections; where the last of them ends."""
@@ -141,9 +145,12 @@ class CodeLayout:
         if fill is None:
             raise Unplaceable(f"a relocation of kind {kind}")
         at = self.starts[section] + offset
+        is_call = kind in self.machine.calls and symbol.section is None
+        if (is_call or kind in self.machine.by_entry) and addend != self.machine.behind:
+            raise Unplaceable("a place beside a symbol of others")
         if kind in self.machine.by_entry:
             target = base + self.entries[symbol]
-        elif kind in self.machine.calls and symbol.section is None:
+        elif is_call:
             target = base + self.stubs[symbol.name]
         else:
             target = self.address(symbol, base)
@@ -197,9 +204,16 @@ def _reserve(size: int) -> int:
 def _write(base: int, memory: bytearray, fixed: int) -> None:
     """Put bytes where they belong: the first `fixed` to be executed, the others to be written."""
     try:
-        file = os.memfd_create("adjoint")
-    except OSError as error:
+        _write_to_file(base, memory, fixed)
+    except OSError as error:  # no more files, or none so large: limits hold for those in memory too
         raise Unplaceable(f"no file in memory: {error}") from None
+    rest = bytes(memoryview(memory)[fixed:])
+    if rest:
+        ctypes.memmove(base + fixed, rest, len(rest))
+
+
+def _write_to_file(base: int, memory: bytearray, fixed: int) -> None:
+    file = os.memfd_create("adjoint")
     try:
         code, written = memoryview(memory)[:fixed], 0
         while written < fixed:
@@ -209,9 +223,6 @@ def _write(base: int, memory: bytearray, fixed: int) -> None:
             _map(base, fixed, access, mmap.MAP_PRIVATE | _MAP_FIXED, file)
     finally:
         os.close(file)
-    rest = bytes(memoryview(memory)[fixed:])
-    if rest:
-        ctypes.memmove(base + fixed, rest, len(rest))
 
 
 def _address(name: str, symbols: Mapping[str, int]) -> int:
@@ -316,6 +327,7 @@ MACHINES = {
         by_entry=frozenset({311, 312}),
         calls=frozenset({282, 283}),
         stub=_arm_stub,
+        behind=0,
     ),
     X86: Processor(
         {
@@ -325,5 +337,6 @@ MACHINES = {
         by_entry=frozenset({9, 41, 42}),
         calls=frozenset({4}),
         stub=_x86_stub,
+        behind=-4,
     ),
 }  # fmt: skip
