@@ -97,6 +97,32 @@ def test_known_files_are_not_read_again(
     assert [told()[1], told()[1]] == [1, 1]
 
 
+@pytest.mark.skipif(not package_code.TELLS_CHANGES, reason="all files are read each time")
+def test_files_that_cannot_be_written_are_read_each_time(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The times of files in an image are whatever its maker gave them."""
+    monkeypatch.setattr(package_code.store, "get", None)
+    found = os.statvfs(package)
+    flags = os.statvfs_result((*found[:8], found.f_flag | os.ST_RDONLY, *found[9:]))
+    monkeypatch.setattr(os, "statvfs", lambda path: flags)
+    assert package_code.digest_of(str(package), PARTS) == code_digest(str(package), PARTS)
+
+
+def test_code_in_an_archive_is_shared_with_nobody(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package_code.store, "get", None)
+    inside = package / "assembly.py" / "engine"  # as a path into a file is
+    (package / "assembly.py").unlink()  # and where the text is left out
+    for root in (inside, package):
+        found = set()
+        for moment in (1e10, 2e10):
+            monkeypatch.setattr(module, "_STARTED", moment)
+            found.add(package_code.digest_of(str(root), PARTS))
+        assert len(found) == 2, root
+
+
 def wait_for_the_clock(folder: Path) -> None:
     """Until the time that files are given is another."""
     probe = folder / "probe"

@@ -6,7 +6,9 @@ Note [known files]
     nanosecond when its content and when anything of it was changed. The last of these cannot be
     set, so edits, checkouts and installations that leave a file's time and size as they were
     change it. Of files that were changed a moment ago nothing is kept: clocks are coarse. Where
-    the system has no such time, or files changed since this process began, all are read.
+    the system has no such time, or files changed since this process began, all are read; and where
+    files cannot be written, because an image of a file system (of a container, say) has the times
+    that its maker gave it, and two images may have the same.
 """
 
 from __future__ import annotations
@@ -41,9 +43,14 @@ def package_digest() -> str:
 def digest_of(root: str, parts: Iterable[str]) -> str:
     """`code_digest`, from the cache where that knows these very files."""
     parts = tuple(parts)
-    files = code_files(root, parts)
+    if not TELLS_CHANGES or _is_image(root):
+        return code_digest(root, parts)
+    try:
+        files = code_files(root, parts)
+    except OSError:
+        return code_digest(root, parts)
     changes = [about.st_ctime for about in files.values()]
-    if not TELLS_CHANGES or changed_since_start(changes):
+    if changed_since_start(changes):
         return code_digest(root, parts)
     told = _told(files)
     key = key_of("code", root, "\n".join(told))
@@ -54,6 +61,14 @@ def digest_of(root: str, parts: Iterable[str]) -> str:
     if max(changes, default=0.0) < time.time() - SETTLED and _told(code_files(root, parts)) == told:
         store.put(key, digest.encode())
     return digest
+
+
+def _is_image(root: str) -> bool:
+    """Whether files are as someone made them elsewhere; also where there are none."""
+    try:
+        return bool(os.statvfs(root).f_flag & os.ST_RDONLY)
+    except OSError:  # in an archive
+        return True
 
 
 def _told(files: dict[str, os.stat_result]) -> list[str]:

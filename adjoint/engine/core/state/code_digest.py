@@ -23,10 +23,16 @@ def code_digest(root: str, parts: Iterable[str]) -> str:
     By content and place: a file's time and size stay the same under some edits, checkouts and
     installations, and then code made by the old text would be run for the new one. A file that was
     written after this process began may not be the code that is running, so such a process has a
-    digest of its own and shares nothing.
+    digest of its own and shares nothing; nor does one whose code is not in such files: in an
+    archive, or without its text.
     """
     digest = hashlib.sha256()
-    for path in sorted(code_files(root, parts)):
+    try:
+        files = sorted(code_files(root, parts))
+    except OSError:
+        files = []
+        digest.update(f"{os.getpid()} {_STARTED}".encode())
+    for path in files:
         handle = os.open(path, os.O_RDONLY)  # a third of the time that `open` takes
         try:
             about = os.fstat(handle)
