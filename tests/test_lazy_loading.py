@@ -157,6 +157,20 @@ assert "adjoint.engine.backends.llvm.program.planning" in found or not found, fo
 """
 
 
+# What is loaded later is there for star imports and lists of names.
+LATER_NAMES = """
+import sys
+import adjoint.nn.parallel
+
+assert "DistributedDataParallel" in dir(adjoint.nn.parallel)
+assert "adjoint.distributed" not in sys.modules
+from adjoint.nn.parallel import *
+
+assert issubclass(DistributedDataParallel, adjoint.nn.Module)
+print("done")
+"""
+
+
 def run(source: str, wanted: str = "done") -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", source],
@@ -187,6 +201,10 @@ def test_loading_leaves_the_methods_that_are_there() -> None:
 
 def test_names_that_no_tensor_has_load_nothing() -> None:
     run(LATE_METHODS)
+
+
+def test_star_imports_have_what_loads_later() -> None:
+    run(LATER_NAMES)
 
 
 def test_a_kept_fragment_loads_nothing_that_makes_one(

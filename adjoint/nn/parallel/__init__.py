@@ -15,6 +15,12 @@ from adjoint.nn.parallel.scatter_gather import scatter as scatter
 if _TYPE_CHECKING:
     from adjoint.nn.parallel.distributed import DistributedDataParallel as DistributedDataParallel
 
+# Star imports and lists of names have what is loaded later, too.
+__all__ = [
+    "DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply",
+    "replicate", "scatter",
+]  # fmt: skip
+
 
 def __getattr__(name: str) -> _Any:
     """What needs `adjoint.distributed`, which few programs do."""
@@ -23,3 +29,7 @@ def __getattr__(name: str) -> _Any:
     if name == "DistributedDataParallel":
         return _brought(f"{__name__}.distributed").DistributedDataParallel
     raise _lacking(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "distributed"})
