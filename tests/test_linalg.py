@@ -22,6 +22,7 @@ def matrix(*shape: int, seed: int = 0) -> Any:
     [
         (linalg.inv, "diagonal element 2 is zero"),
         (lambda a: linalg.solve(a, a), "input matrix is singular"),
+        (lambda a: linalg.solve(a, a[..., :0]), "input matrix is singular"),
         (linalg.cholesky, "leading minor of order 2 is not positive-definite"),
         (linalg.lu_factor, r"U\[2,2\] is zero"),
     ],
@@ -40,6 +41,8 @@ def test_ex_forms_report_instead_of_raising() -> None:
     assert info.tolist() == [0, 1, 0]
     assert inverse[2].tolist() == [[0.5, 0.0], [0.0, 0.5]]
     assert linalg.cholesky_ex(batch - 1).info.dtype is ad.int32
+    for columns in (0, 1):  # singular whatever is to be solved
+        assert linalg.solve_ex(batch, batch[..., :columns]).info.tolist() == [0, 1, 0]
 
 
 def test_zero_beta_ignores_what_input_holds() -> None:
@@ -144,6 +147,32 @@ def test_derivatives_of_determinants_are_cofactors(dtype: str) -> None:
         wanted = minors.conj()
         error = np.abs(leaf.grad.numpy() - wanted).max() / np.abs(wanted).max()
         assert error < (1e-12 if dtype == "float64" else 2e-6)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("n", [3, 7])
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_determinants_of_what_is_not_finite_have_derivatives(
+    dtype: str, n: int, compiled: bool
+) -> None:
+    """NaN, and those of the other matrices in the batch as ever: singular ones, too."""
+    x = np.random.default_rng(0).standard_normal((3, n, n)).astype(dtype) / np.sqrt(n).astype(dtype)
+    x[2, 0] = x[2, 1]
+    det = ad.compile(linalg.det) if compiled else linalg.det
+
+    def gradient(x: Any) -> Any:
+        leaf = ad.from_numpy(x).requires_grad_()
+        determinant = det(leaf)
+        (determinant.real if leaf.is_complex() else determinant).sum().backward()
+        assert leaf.grad is not None
+        return leaf.grad.numpy()
+
+    wanted = gradient(x.copy())
+    x[1, 1, 0] = np.nan
+    got = gradient(x)
+    assert np.isnan(got[1]).any()
+    scale = np.abs(wanted[::2]).max()
+    np.testing.assert_allclose(got[::2] / scale, wanted[::2] / scale, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])

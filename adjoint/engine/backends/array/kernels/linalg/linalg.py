@@ -84,8 +84,13 @@ def inv(xp: Any, x: Array, name: str, check: bool) -> tuple[Array, Array]:
 
 @lowers(solve.SOLVE)
 def solve_(xp: Any, x: Array, y: Array, name: str, check: bool) -> tuple[Array, Array]:
-    if 0 in x.shape or 0 in y.shape:
+    if 0 in x.shape:
         return xp.zeros(y.shape, y.dtype), _no_info(xp, x)
+    if 0 in y.shape:  # a singular matrix is one without right-hand sides, too
+        info = _pivots_of(_host(xp, x))
+        if check:
+            refuse(name, "solve", info)
+        return xp.zeros(y.shape, y.dtype), xp.asarray(info)
     return _of_regular(xp, "solve", (x, y), y, name, check)
 
 
@@ -178,12 +183,14 @@ def cofactor(xp: Any, x: Array) -> Array:
         return cofactors.by_minors(x)
     if xp is np and (out := cofactors.by_inverse(x)) is not None:
         return out
-    U, S, Vh = xp.linalg.svd(x)
+    finite = xp.isfinite(x).all(axis=(-2, -1), keepdims=True)  # others have no singular values
+    U, S, Vh = xp.linalg.svd(xp.where(finite, x, x.dtype.type(0)))
     turn = xp.linalg.det(U) * xp.linalg.det(Vh)
     n = x.shape[-1]
     others = xp.where(xp.eye(n, dtype=bool), 1, S[..., None, :])  # without its own value
     products = xp.prod(others, axis=-1).astype(S.dtype)
-    return xp.conj(turn)[..., None, None] * xp.matmul(U * products[..., None, :], Vh)
+    out = xp.conj(turn)[..., None, None] * xp.matmul(U * products[..., None, :], Vh)
+    return xp.where(finite, out, out.dtype.type(np.nan))
 
 
 # -- orthogonal factors -------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from adjoint.engine.graph.verify import as_operand
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.create.ranges import EYE
 from adjoint.engine.ops.elementwise import records
+from adjoint.engine.ops.elementwise.comparison import ISFINITE
 from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.elementwise.logical import LOGICAL_AND
 from adjoint.engine.ops.linalg.det import DET
@@ -39,7 +40,7 @@ from adjoint.engine.ops.linalg.svd import SVD
 from adjoint.engine.ops.products.matmul import MATMUL
 from adjoint.engine.ops.reduce.extremes import AMAX, AMIN
 from adjoint.engine.ops.reduce.product import PROD
-from adjoint.engine.ops.reduce.reduction import SUM
+from adjoint.engine.ops.reduce.reduction import ALL, SUM
 from adjoint.engine.ops.shape.convert import CAST
 from adjoint.engine.ops.shape.reinterpret import VIEW_AS_COMPLEX, VIEW_AS_REAL
 from adjoint.engine.ops.shape.views import EXPAND, PERMUTE, RESHAPE
@@ -168,7 +169,11 @@ def cofactors(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Val
     if not dtype.is_complex:
         return in_double(builder, node.record, x)
     emit = builder.emit
-    u, s, vh = in_double(builder, SVD, x, full_matrices=True)
+    sides = tuple(range(len(x.spec.shape)))[-2:]
+    finite = emit(
+        EXPAND, emit(ALL, emit(ISFINITE, x), dims=sides, keepdim=True), shape=x.spec.shape
+    )
+    u, s, vh = in_double(builder, SVD, emit(WHERE, finite, x, 0.0), full_matrices=True)
     turn = emit(records.CONJ, emit(records.MUL, emit(DET, u), emit(DET, vh)))
     *batch, k = s.spec.shape
     own = emit(EYE, n=k, m=k, dtype=bool_, device=x.spec.device)
@@ -176,7 +181,7 @@ def cofactors(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Val
     others = emit(PROD, emit(WHERE, own, 1.0, row), dims=(len(batch) + 1,), keepdim=False)
     scaled = emit(records.MUL, u, emit(RESHAPE, others, shape=(*batch, 1, k)))
     size = emit(RESHAPE, turn, shape=(*batch, 1, 1))
-    return (emit(records.MUL, size, emit(MATMUL, scaled, vh)),)
+    return (emit(WHERE, finite, emit(records.MUL, size, emit(MATMUL, scaled, vh)), nan),)
 
 
 def eigenvalues(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
