@@ -14,6 +14,7 @@ import pytest
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import nn
+from adjoint.engine.ops.nn import attention_rows
 
 SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 31, 40)
 Program = Callable[..., Any]
@@ -193,6 +194,35 @@ def test_gradients_of_modules_over_several_sizes() -> None:
         got = ad.autograd.grad(model(x).pow(2).sum(), [x, *net.parameters()])
         ad.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
     assert model._program.traces == 2
+
+
+@pytest.mark.parametrize(
+    ("take", "lengths", "most"),
+    [
+        # Parts of queries (from 96 on) are chosen by a length that is known alone.
+        (lambda x: x, (5, 9, 100, 131, 7), 2),
+        (lambda x: x[:, :, :-1], (5, 9, 97), 2),
+        # Blocks (here from 256 on) hold for one length: others are served by what was recorded.
+        (lambda x: x, (60, 70, 300, 40), 3),
+    ],
+)
+def test_causal_attention_over_several_lengths(
+    take: Any, lengths: tuple[int, ...], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention_rows, "LONG", 1 << 16)
+
+    def attend(x: Any) -> Any:
+        q, k, v = take(x).chunk(3, -1)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).square().sum()
+
+    compiled = ad.compile(attend)
+    for length in lengths:
+        values = np.random.default_rng(length).standard_normal((2, 1, length, 12))
+        got, want = (ad.tensor(values, requires_grad=True) for _ in range(2))
+        compiled(got).backward()
+        attend(want).backward()
+        np.testing.assert_allclose(got.grad.numpy(), want.grad.numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.traces <= most
 
 
 def test_an_argument_that_is_state_is_no_free_one() -> None:

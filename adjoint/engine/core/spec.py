@@ -87,6 +87,11 @@ def is_known(n: Any) -> bool:
     return n.__class__ is int or getattr(n, "decides", False)
 
 
+def may_narrow(n: Any) -> bool:
+    """Whether a choice may go by a size, at the price that other sizes are recorded apart."""
+    return n.__class__ is int or getattr(n, "narrows", False)
+
+
 def pinned(n: Any) -> Any:
     """A plain number; of a size that is noted by, what is decided then holds for no other."""
     pin = getattr(n, "pin", None)

@@ -13,6 +13,9 @@ Note [checked sizes]
     below, and a family is for the sizes between them: what is the same at both ends, and grows or
     falls with the size, is the same in between. Of several sizes some are large and some small in
     further checks, in all ways, as far as the decisions made allow.
+
+    Where a recording chooses by a size what is right at every size and quicker at some (causal
+    attention by parts), the one with extents leaves the choice open, and so do its checks.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ from adjoint.engine.capture.signature import ANY
 from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, contiguous_strides
-from adjoint.engine.graph.sizes.extents import Extent, Sizes, SizeScope
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.sizes.extents import Extent, Sizes, SizeScope, evaluate
 from adjoint.engine.graph.sizes.resizing import Describe, first_difference, resized
 from adjoint.engine.graph.sizes.sizing import Sizing
 from adjoint.engine.tensor.tensor import Tensor
@@ -214,6 +218,7 @@ class Families:
         scope = SizeScope()
         for sizes in _tried_sizes(present):
             tried = SizeScope()
+            tried.narrows = True
             extents = {s: Extent.symbol(s, n, tried) for s, n in sizes.items()}
             try:
                 template = record(_stand_ins(leaves, dims, extents), False)
@@ -271,8 +276,10 @@ class Families:
         if any(ref.position is not None for ref, _ in effects.grads):
             return "it sets the gradient of an argument"
         for other in sorted(others, key=lambda sizes: sum(sizes.values())):  # quickest first
-            check = record(_stand_ins(leaves, family.dims, other), effects.python is not None)
             sizes = family.scope.complete(other)
+            left_open = frozenset([evaluate(poly, sizes) for poly in family.scope.left_open])
+            with CONTEXT.having(open_sizes=left_open):
+                check = record(_stand_ins(leaves, family.dims, other), effects.python is not None)
             reason = difference(instance(template, sizes, family.static), check)
             told, wanted = done_again(effects.python), done_again(check.effects.python)
             check.take_back()

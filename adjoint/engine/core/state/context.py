@@ -49,6 +49,8 @@ class Context(threading.local):
     # Names sizes that values decide, where a recording may hold such (export to ONNX): `next()`
     # is a new one, `bound(x, size)` a slice's bound within one, None within another size.
     value_sizes: Any = None
+    # Plain sizes in a recording that checks one for many sizes, where the latter left choices open.
+    open_sizes: frozenset[int] = frozenset()
     takers: tuple[Any, ...] = ()  # innermost last: called in an operation's place, outside captures
 
     def set(self, **fields: Any) -> dict[str, Any]:

@@ -60,6 +60,8 @@ class SizeScope:
         self.referred = 0  # how many derived symbols are among them
         self.remainders: list[Poly] = []  # kept though they neither grow nor fall with the sizes
         self.exact = False  # whether choices are those of each size by itself
+        self.narrows = False  # whether choices may be guards: other sizes are recorded apart
+        self.left_open: list[Poly] = []  # sizes by which a choice was not made, though it could be
         self.marks: list[Any] | None = None  # numbers that texts have marks for, if they do
 
     def mark(self, number: Any) -> str:
@@ -253,6 +255,17 @@ class Extent(int):
     def decides(self) -> bool:
         """Whether choices go by it as by a plain size."""
         return self.scope.exact
+
+    @property
+    def narrows(self) -> bool:
+        """Whether a choice by it may keep the recording from other sizes, which get their own."""
+        return self.scope.exact or self.scope.narrows
+
+    def leave_open(self) -> bool:
+        """Whether a choice that is right at every size is not made by it; checks then do not."""
+        if not self.scope.exact:
+            self.scope.left_open.append(self.poly)
+        return not self.scope.exact
 
     def settled(self) -> int:
         """The extent, or where it neither grows nor falls with the sizes its plain value (`pin`).

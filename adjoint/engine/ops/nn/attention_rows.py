@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, float32
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.spec import broadcast_shapes, is_known, pinned
+from adjoint.engine.core.spec import broadcast_shapes, may_narrow, pinned
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.ops.products.matmul import product
@@ -308,18 +308,18 @@ class Problem:
             and self.draw is None
             and "keep" not in self.rows
             and self.key.device.type == "cpu"
-            and is_known(self.length)
+            and not _is_open(self.length)
             and self.length == self.keys
             and self.length >= PARTS * PART
         )
 
     def in_blocks(self, begin: Any) -> bool:
-        """Whether to loop: in recordings of known, long lengths, which are then plain."""
+        """Whether to loop: in recordings of long lengths, which hold for these alone."""
         sizes = (*self.batch, self.length, self.keys)
         is_long = (
             CONTEXT.capture is not None
             and (not self.mask_has_rows or self.mask.shape[-2] == self.length)
-            and all(map(is_known, sizes))
+            and all(map(may_narrow, sizes))
             and self.length >= 2 * ROWS
             and math.prod(self.batch) * self.length * self.keys >= LONG
             and (begin is None or isinstance(begin, HostScalar))
@@ -328,6 +328,15 @@ class Problem:
             self.batch = tuple(map(pinned, self.batch))
             self.length, self.keys = pinned(self.length), pinned(self.keys)
         return is_long
+
+
+def _is_open(length: Any) -> bool:
+    """Whether parts are not chosen by a length: it is free, or the check of a recording's free one.
+
+    Parts are as right at every length, and would be another graph for each.
+    """
+    leave_open = getattr(length, "leave_open", None)
+    return length in CONTEXT.open_sizes if leave_open is None else bool(leave_open())
 
 
 def _split(x: Tensor, count: int) -> Tensor:
