@@ -141,6 +141,10 @@ MISTAKES: dict[str, tuple[Any, type[Exception], str]] = {
         "Did you mean 'head.weight' by 'head.wieght'",
     ),
     "keys of a wrapper": (lambda: loaded("module.{}".format), RuntimeError, "Every key begins with"),
+    "a model's keys for one layer": (
+        lambda: nn.Linear(2, 2).load_state_dict(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)).state_dict()),
+        RuntimeError, "Did you mean 'weight' by '0.weight'",  # no word of a prefix: there are two
+    ),
     "a class as a layer": (lambda: nn.Sequential(nn.ReLU), TypeError, r"ReLU\(\.\.\.\)"),  # type: ignore[arg-type]
     "a list of layers": (lambda: nn.Sequential([nn.ReLU()]), TypeError, r"Sequential\(\*layers\)"),  # type: ignore[arg-type]
     "a list called": (lambda: nn.ModuleList()(1), NotImplementedError, "use Sequential"),

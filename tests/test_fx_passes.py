@@ -69,6 +69,14 @@ def test_parts_that_look_like_a_pattern_are_replaced() -> None:
     assert traced(x, w).equal(ad.tanh(x) + 1 + (ad.tanh(w * 2) + 1) * (ad.tanh(x) + 1))
 
 
+def test_a_node_stands_for_one_of_the_patterns() -> None:
+    """PyTorch does not take `x + x` for `a + b`."""
+    traced = fx.symbolic_trace(lambda x, w: ad.add(x, x) - ad.add(x, w))
+    assert len(fx.replace_pattern(traced, lambda a, b: ad.add(a, b), lambda a, b: a * b)) == 1
+    x, w = ad.randn(3), ad.randn(3)
+    assert traced(x, w).equal(x + x - x * w)
+
+
 def test_what_others_use_is_not_replaced() -> None:
     def program(x: ad.Tensor) -> Any:
         inner = ad.relu(x)

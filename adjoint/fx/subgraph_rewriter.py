@@ -51,6 +51,8 @@ class _Matcher:
             return self._same_values(pattern, actual, matched)
         if pattern in matched:
             return matched[pattern] is actual
+        if isinstance(actual, Node) and actual in matched.values():
+            return False  # a node stands for one of the pattern's, as in PyTorch
         if pattern.op == "placeholder":
             matched[pattern] = actual
             return True

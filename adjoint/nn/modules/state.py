@@ -355,11 +355,12 @@ def _about_names(missing: Sequence[str], unexpected: Sequence[str]) -> list[str]
     >>> _about_names(["head.weight"], ["head.wieght"])
     ["Did you mean 'head.weight' by 'head.wieght'?"]
     """
-    prefixes = {
+    prefixes = [
         key[: -len(name)] for name in missing[:1] for key in unexpected if key.endswith(name)
-    }
+    ]
     for prefix in prefixes:
-        if prefix and {prefix + name for name in missing} <= set(unexpected):
+        whole = prefix and all(key.startswith(prefix) for key in unexpected)
+        if whole and {prefix + name for name in missing} <= set(unexpected):
             remove = f"consume_prefix_in_state_dict_if_present(state_dict, {prefix!r})"
             return [f"Every key begins with {prefix!r}. `nn.modules.utils.{remove}` takes it away."]
     left = list(missing)
