@@ -135,25 +135,9 @@ def exponential_steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """One launch; matrices are dealt out among the workers."""
-    *batch, n, _ = node.inputs[0].spec.shape
-    count = prod(batch)
-    room = PlannedBuffer(ARENA, float64, count * n * n * exponential.ROOM, name="powers")
-    words = FactorWords(
-        a=address(operands[0]), b=0, out=address(results[0]), info=0, n=n, m=n,
-        copy=Address(room), pieces=count, status=0, wide=0,
-    )  # fmt: skip
-    return [
-        Launch(
-            function=f"exponential_{tiled('f64')}",
-            text=lambda function: exponential.MatrixExponential("f64").text(function),
-            words=words.listed(),
-            reads=(whole(operands[0].buffer),),
-            writes=(whole(results[0].buffer), whole(room)),
-            pieces=count,
-            cost=count * 6 * n**3,
-            label=sized("matrix_exp", count, n, n),
-        )
-    ]
+    n = node.inputs[0].spec.shape[-1]
+    kernel = exponential.MatrixExponential("f64")
+    return [_of_each(node, operands, results, kernel, n * n * exponential.ROOM, 6 * n**3)]
 
 
 # -- cofactors ----------------------------------------------------------------------------------
@@ -169,26 +153,37 @@ def cofactor_steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """One launch; matrices are dealt out among the workers."""
+    n = node.inputs[0].spec.shape[-1]
+    room = n * n * minors.ROOM + n * minors.ROWS
+    return [_of_each(node, operands, results, minors.Cofactors("f64"), room, 2 * n**3)]
+
+
+def _of_each(
+    node: Node,
+    operands: list[Place],
+    results: list[Place],
+    kernel: exponential.MatrixExponential | minors.Cofactors,
+    room: int,
+    cost: int,
+) -> Launch:
+    """The launch of a kernel that takes a matrix a piece, with room beside it to work in."""
     *batch, n, _ = node.inputs[0].spec.shape
-    count = prod(batch)
-    size = n * n * minors.ROOM + n * minors.ROWS
-    room = PlannedBuffer(ARENA, float64, count * size, name="minors")
+    count, name = prod(batch), node.record.name
+    beside = PlannedBuffer(ARENA, float64, count * room, name=f"room of {name}")
     words = FactorWords(
         a=address(operands[0]), b=0, out=address(results[0]), info=0, n=n, m=n,
-        copy=Address(room), pieces=count, status=0, wide=0,
+        copy=Address(beside), pieces=count, status=0, wide=0,
     )  # fmt: skip
-    return [
-        Launch(
-            function=f"cofactors_{tiled('f64')}",
-            text=lambda function: minors.Cofactors("f64").text(function),
-            words=words.listed(),
-            reads=(whole(operands[0].buffer),),
-            writes=(whole(results[0].buffer), whole(room)),
-            pieces=count,
-            cost=count * 2 * n**3,
-            label=sized("cofactor", count, n, n),
-        )
-    ]
+    return Launch(
+        function=f"{name}_{tiled('f64')}",
+        text=kernel.text,
+        words=words.listed(),
+        reads=(whole(operands[0].buffer),),
+        writes=(whole(results[0].buffer), whole(beside)),
+        pieces=count,
+        cost=count * cost,
+        label=sized(name, count, n, n),
+    )
 
 
 TEMPLATES = {
