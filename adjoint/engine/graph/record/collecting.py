@@ -6,6 +6,8 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
+from adjoint.engine.core.state.loading import collecting_later
+
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
@@ -14,19 +16,14 @@ def uncollected() -> Iterator[None]:
     What it leaves lives as long as the program, so it is put with the old objects at once (frozen
     and thawed, unless somebody has frozen some to stay so) instead of looked through as new ones.
     """
-    if not gc.isenabled():
+    collects = gc.isenabled()
+    with collecting_later():
         yield
-        return
-    gc.disable()
-    try:
-        yield
-        if not _FrozenObjects.met:
+        if collects and not _FrozenObjects.met:
             _FrozenObjects.met = gc.get_freeze_count() > 0
-        if not _FrozenObjects.met:
+        if collects and not _FrozenObjects.met:
             gc.freeze()
             gc.unfreeze()
-    finally:
-        gc.enable()
 
 
 class _FrozenObjects:
