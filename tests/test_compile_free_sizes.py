@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import operator
 import random
 import warnings
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -276,3 +278,55 @@ def test_marks_and_dynamic_false() -> None:
     assert counted(False, lambda x: ad.mark_dynamic(x, 0)) == 1
     with pytest.raises(IndexError, match="mark_static: dimension 2"):
         ad.compiler.mark_static(ramp(2, 2), 2)
+
+
+# Each is another at one size between those that a recording with free sizes is checked at.
+ASKED: dict[str, Callable[[int], Any]] = {
+    "equal to a float": lambda n: n == 5.0,
+    "a float equal to it": lambda n: operator.eq(5.0, n),
+    "unequal to a float": lambda n: n != 5.0,
+    "between floats": lambda n: 4.5 < n < 5.5,
+    "compared with infinity": lambda n: (n < float("inf"), n == float("nan"), n == 5),
+    "least of floats": lambda n: min(n, 5.5) == 5,
+    "in order among floats": lambda n: sorted([n, 5.5, 4.5])[1] == 5,
+    "of NumPy's": lambda n: (bool(np.int64(5) == n), bool(n == np.float32(5))),
+    "a fraction": lambda n: Fraction(5) == n,
+    "by Python's method": lambda n: Five() == n,
+    "times a float": lambda n: 0.5 * n == 2.5,
+    "in a table of floats": lambda n: {2.5: "half"}.get(0.5 * n),
+    "complex": lambda n: n + 1j == 5 + 1j,
+    "whether a float is zero": lambda n: bool(n - 5.0),
+    "rounded": lambda n: (round(n / 5) == 1, round(n, -1) == 0),
+    "by a method of int's": lambda n: (int.__and__(n, 1), int.__eq__(n, 5)),
+    "the text of sizes": lambda n: str(ad.ones(n).shape) == "adjoint.Size([5])",
+    "a text with sizes": lambda n: {f"{ad.ones(n).shape}": 1}.get("adjoint.Size([5])", 0),
+}
+
+
+class Five:
+    def __eq__(self, other: object) -> bool:
+        return other == 5
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_only_one_size_has_is_found(name: str) -> None:
+    ask = ASKED[name]
+    of_size, of_number = ad.compile(lambda x: (x * 2, ask(x.shape[0]))), ad.compile(numbered(ask))
+    for n in (128, 10, 5, 64, 7, 12):
+        assert of_size(ramp(n, 2))[1] == ask(n)
+        assert of_number(ramp(4), n)[1] == ask(n)
+
+
+def numbered(ask: Callable[[int], Any]) -> Program:
+    return lambda x, n: (x.sum() + ad.zeros(n), ask(n))
+
+
+def test_a_float_times_a_size_stays_free() -> None:
+    f = ad.compile(lambda x: (0.5 * x.shape[0] * x, 2.0 - len(x)))
+    for n in (8, 5, 7, 100, 31):
+        y, rest = f(ramp(n, 2))
+        assert rest == 2.0 - n
+        assert bool((y == ramp(n, 2) * (0.5 * n)).all())
+    assert f.traces == 2

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from math import gcd, prod
+from math import ceil, floor, gcd, isinf, prod
+from numbers import Number
 from typing import Any
 
 from adjoint.engine.core.spec import pinned
@@ -239,7 +240,15 @@ class Extent(int):
 
     def _compare(self, other: Any, compare: Callable[..., Any]) -> Any:
         if not isinstance(other, int):
-            return compare(int(self), other)
+            if not isinstance(other, Number):
+                return compare(int(self), other)
+            if not isinstance(other, float):
+                return compare(self.pin(), other)
+            other = _whole(float(other), compare)
+            if other is None:
+                return compare is operator.ne
+            if isinf(other):
+                return compare(int(self), other)
         outcome = compare(int(self), int(other))
         difference = _sum(self.poly, _poly(other), -1)
         if not _certain(difference, compare):
@@ -288,6 +297,18 @@ class Extent(int):
         return self if self >= 0 else -self
 
 
+def _whole(number: float, compare: Callable[..., Any]) -> Any:
+    """What a whole number compares with as with a float; None: it compares unequal.
+
+    >>> _whole(4.5, operator.lt), _whole(4.5, operator.gt), _whole(5.0, operator.eq)
+    (5, 4, 5)
+    """
+    if isinf(number) or (number == number and compare not in (operator.eq, operator.ne)):
+        upwards = compare in (operator.lt, operator.ge)
+        return number if isinf(number) else ceil(number) if upwards else floor(number)
+    return int(number) if number.is_integer() else None
+
+
 class ExtentFloat(float):
     """A float made of dynamic dimensions, such as the reciprocal of a size."""
 
@@ -300,6 +321,15 @@ class ExtentFloat(float):
             if isinstance(part, (Extent, ExtentFloat)):
                 part.settled()
         return self
+
+    def pin(self) -> float:
+        """The plain value; the recording then holds for no other sizes that it is made of."""
+        for part in self.parts[1:]:
+            pinned(part)
+        return float(self)
+
+    def __bool__(self) -> bool:
+        return bool(self.pin())
 
     def moved(self, sizes: Sizes, scope: SizeScope) -> ExtentFloat:
         """The same at other sizes."""

@@ -296,12 +296,12 @@ def _format(recorder: Recorder, value: Any, spec: Any = "", /) -> Any:
     method = operators.method_of(recorder, value, "__format__")
     if is_python(recorder, method):
         return call(recorder, method, (value, spec), {})
-    if recorder.engine.owns(value):
-        return recorder.engine.call(format, (value, spec), {})
     if method is object.__format__:
         if spec:
             return format(_Plain(type(value)), spec)  # raises
         return text(recorder, value, "__str__", str)
+    if recorder.engine.owns(value):
+        return recorder.engine.call(format, (value, spec), {})
     return format(expose(recorder, value), spec)
 
 
@@ -333,6 +333,8 @@ def _abs(recorder: Recorder, value: Any, /) -> Any:
 
 
 def _round(recorder: Recorder, number: Any, ndigits: Any = None) -> Any:
+    if recorder.engine.is_symbol(number) and not recorder.engine.carries(number, "round"):
+        number = recorder.concrete(number)
     if type(number) in PLAIN or recorder.engine.is_symbol(number):
         return round(number, recorder.concrete(ndigits))
     method = operators.method_of(recorder, number, "__round__")

@@ -38,6 +38,8 @@ def call_method(
         if cls is not object and name in cls.__dict__:
             break
     method = getattr(owner, name)
+    if recorder.engine.is_symbol(bound):
+        bound = recorder.concrete(bound)  # C reads the number itself
     if recorder.engine.owns(bound) or recorder.engine.runs(method):
         return recorder.engine.call(method, (bound, *args), kwargs)
     if is_iterator(bound):

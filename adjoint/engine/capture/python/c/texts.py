@@ -17,6 +17,9 @@ def text(recorder: Recorder, value: Any, method: str, fn: Any) -> Any:
         return fn(value)
     if recorder.engine.is_symbol(value):
         return recorder.engine.written(fn, value)
+    if type(value) is not tuple and is_a(value, tuple) and _has_sizes(recorder, value):
+        parts = [recorder.concrete(x) for x in tuple.__iter__(value)]
+        value = operators.with_parts(value, parts)
     writer = operators.method_of(recorder, value, method)
     if is_python(recorder, writer):
         written = call(recorder, writer, (value,), {})
@@ -46,6 +49,12 @@ def text(recorder: Recorder, value: Any, method: str, fn: Any) -> Any:
             f"the text of a {type(value).__name__}", "C would call Python code unobserved",
             "Put it together from its parts.",
         ) from None  # fmt: skip
+
+
+def _has_sizes(recorder: Recorder, value: tuple[Any, ...]) -> bool:
+    """Whether a tuple of the framework's, which it writes itself, has numbers of each call."""
+    symbols = map(recorder.engine.is_symbol, tuple.__iter__(value))
+    return recorder.engine.keeps(type(value)) and any(symbols)
 
 
 class WrittenText:

@@ -121,8 +121,8 @@ def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
         if engine.is_symbol(a) and engine.is_symbol(b):
             return _OPERATORS[name](a, b)
         number = b if engine.is_symbol(a) else a
-        if type(number) in (bool, int, float, complex):
-            return _OPERATORS[name](a, b)
+        if type(number) in NUMBERS:
+            return _with_number(recorder, name, a, b)
         a, b = recorder.concrete(a), recorder.concrete(b)
     if engine.owns(a) or engine.owns(b):
         return engine.call(_OPERATORS[name], (a, b), {})
@@ -137,6 +137,17 @@ def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
             return _OPERATORS[name](a, b)  # neither class has the method: raises
         raise refuse_operator(recorder, _SIGNS[name], a, b) from None
     return new_result(recorder, _OPERATORS[name](a, b))
+
+
+def _with_number(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
+    """`a <op> b` of a symbol and a number: C's `0.5 * size` would be that of the present size."""
+    first = recorder.engine.is_symbol(a)
+    symbol, number, reflected = (a, b, "") if first else (b, a, "r")
+    method = getattr(type(symbol), f"__{reflected}{name}__", None)
+    result = NotImplemented if method is None else method(symbol, number)
+    if result is not NotImplemented:
+        return result
+    return _OPERATORS[name](recorder.concrete(a), recorder.concrete(b))
 
 
 def new_result(recorder: Recorder, value: Any) -> Any:
@@ -286,7 +297,11 @@ def compare(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     if engine.is_symbol(b) and not engine.carries(b, "compare"):
         b = recorder.concrete(b)
     if engine.is_symbol(a) or engine.is_symbol(b):
-        return _OPERATORS[name](a, b)
+        if all(type(x) in PLAIN or engine.is_symbol(x) or engine.owns(x) for x in (a, b)):
+            if type(a) is float:  # whose method takes a size, an int, as it is
+                name, a, b = _REFLECTED[name], b, a
+            return _OPERATORS[name](a, b)
+        a, b = recorder.concrete(a), recorder.concrete(b)  # who knows what another class asks
     left, right = f"__{name}__", f"__{_REFLECTED[name]}__"
     first, second = method_of(recorder, a, left), method_of(recorder, b, right)
     if not (is_python(recorder, first) or is_python(recorder, second)):
@@ -435,7 +450,7 @@ def hashable(recorder: Recorder, key: Any, table: Any = None) -> Any:
     if is_a(key, tuple) and method_of(recorder, key, "__hash__") is tuple.__hash__:
         parts = [hashable(recorder, x) for x in tuple.__iter__(key)]
         if not all(x is y for x, y in zip(parts, tuple.__iter__(key), strict=True)):
-            key = _with_parts(key, parts)
+            key = with_parts(key, parts)
     else:
         _follow_hash(recorder, key)
     if table is not None and _equals_in_python(recorder, key):
@@ -446,7 +461,7 @@ def hashable(recorder: Recorder, key: Any, table: Any = None) -> Any:
     return key
 
 
-def _with_parts(key: Any, parts: list[Any]) -> Any:
+def with_parts(key: Any, parts: list[Any]) -> Any:
     """A tuple of the same class, without the symbols that were in it."""
     kind: Any = type(key)
     pinned = tuple.__new__(kind, parts)
