@@ -359,3 +359,42 @@ def test_what_is_accumulated_is_accumulated_in_the_dtype_of_out(dtype: ad.dtype)
         assert repr(out.tolist()) == repr(want.tolist())
         with pytest.raises(RuntimeError, match="expected out tensor to have dtype"):
             fn(x, 1, dtype=dtype, out=ad.zeros(*want.shape, dtype=ad.float64))
+
+
+ALL_OF = {
+    "sum": np.sum, "mean": np.mean, "prod": np.prod, "amax": np.max, "amin": np.min,
+    "var": lambda x: np.var(x, ddof=1), "std": lambda x: np.std(x, ddof=1),
+    "nansum": np.nansum, "norm": np.linalg.norm, "count_nonzero": np.count_nonzero,
+    "logsumexp": lambda x: np.log(np.sum(np.exp(x))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, "float32") for name in ALL_OF), ("sum", "int64"), ("var", "float64")],
+)
+def test_all_elements_are_combined_in_the_order_in_which_they_lie(name: str, dtype: str) -> None:
+    """Views that turn the same memory have the same bits as it has, however they name it."""
+    drawn = np.random.default_rng(0).uniform(0.98, 1.02, (2, 17, 9, 16))
+    values = (drawn * (100 if dtype == "int64" else 1)).astype(dtype)
+    x = ad.tensor(values)
+    fn, every = getattr(ad, name), (0, 1, 2, 3)
+    by_name = name in ("logsumexp", "count_nonzero")  # which want to be told
+
+    def run(x: Any) -> Any:
+        return fn(x, every) if by_name else fn(x)
+
+    bits = run(x)
+    wide = values.astype("float64").reshape(-1)
+    np.testing.assert_allclose(bits.numpy(), ALL_OF[name](wide), rtol=1e-5)
+    for order in ((3, 2, 1, 0), (0, 3, 1, 2)):
+        turned = x.permute(order)
+        got = run(turned)
+        assert got.shape == ()
+        assert ad.equal(got, bits), (order, got, bits)
+        if name in ("sum", "var", "amax"):
+            kept = fn(turned, dim=every, keepdim=True)
+            assert kept.shape == (1, 1, 1, 1)
+            assert ad.equal(kept.reshape(()), bits)
+    gaps = x.permute(3, 2, 1, 0)[..., ::2]  # which lie in no order without gaps
+    ad.testing.assert_close(run(gaps), run(gaps.contiguous()))

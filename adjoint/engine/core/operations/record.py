@@ -175,6 +175,9 @@ class Record:
     # The same of images whose channels lie innermost, in the order in which they lie: what
     # fragments on the CPU record instead where an operand is such a one (`ops.common.channels`).
     by_channels: Callable[..., Any] | None = None
+    # What it makes of all elements (`dims` are all dimensions) is the same in whatever order they
+    # come, up to rounding: fragments on the CPU take that in which they lie.
+    in_any_order: bool = False
     in_steps: bool = False  # no composite, but its kernel takes several: worth a straight program
     # Autocast, by type of device (Note [autocast]); a record that is not listed there may say.
     policies: dict[str, str] | None = None

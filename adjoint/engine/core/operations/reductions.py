@@ -65,5 +65,6 @@ def reduction(
         linear=linear,
         batched_params=shift_reduction,
         native_check=True,
+        in_any_order=True,
         **options,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from adjoint.engine.core.layout import last_strides
+from adjoint.engine.core.layout import is_dense, last_strides
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.result_layouts import RULES
@@ -26,6 +26,7 @@ from adjoint.engine.graph.sizes.sizing import Example, Sizing
 from adjoint.engine.ops.common.channels import goes_by_channels
 from adjoint.engine.tensor.tensor import Tensor
 
+INTEGERS = frozenset({int})
 Work = Callable[[Sequence[Any]], Any]
 Strides = tuple[int, ...]
 Try = Callable[[Sequence[Any]], list[Strides]]  # how results lie eagerly
@@ -42,12 +43,36 @@ class OperationTrace(BodyTrace):
     def record(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if record.by_channels is not None and any(map(is_by_channels, operands)):
             return record.by_channels(*operands, **params)
-        return super().record(record, operands, params)
+        return super().record(record, self.along_memory(record, operands, params), params)
 
     def record_composite(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
         if record.by_channels is not None and any(map(is_by_channels, operands)):
             return record.by_channels(*operands, **params)
+        operands = self.along_memory(record, operands, params)
         return super().record_composite(record, operands, params)
+
+    def along_memory(
+        self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """An operand of which all elements are combined, seen in the order in which it lies.
+
+        Loops then go along memory, however dimensions are named. What is computed on the way is
+        left as it is: its loops are those of what it is made of.
+        """
+        if not record.in_any_order or len(operands) != 1 or not is_tensor(operands[0]):
+            return operands
+        (x,) = operands
+        shape, strides = tuple(x.shape), tuple(x.stride())
+        if not self.keeps_strides or x.device.type != "cpu" or len(params["dims"]) != len(shape):
+            return operands
+        if not INTEGERS.issuperset(map(type, (*shape, *strides))):
+            return operands
+        if strides == contiguous_strides(shape) or not is_dense(shape, strides):
+            return operands
+        if self.value_of(x).node is not None:
+            return operands
+        order = sorted(range(len(shape)), key=lambda d: (-strides[d], -shape[d]))
+        return (x.permute(order),)
 
 
 def is_by_channels(x: Any) -> bool:

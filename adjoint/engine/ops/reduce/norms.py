@@ -77,7 +77,13 @@ def _p_norm_spec(x: Spec, ord: float, dims: Dims, keepdim: bool) -> Spec | None:
 
 
 P_NORM = composite(
-    "p_norm", _p_norm, _p_norm_vjp, native_check=True, infer_specs=_p_norm_spec, fragment="composed"
+    "p_norm",
+    _p_norm,
+    _p_norm_vjp,
+    native_check=True,
+    infer_specs=_p_norm_spec,
+    fragment="composed",
+    in_any_order=True,
 )
 
 

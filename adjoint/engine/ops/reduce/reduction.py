@@ -103,6 +103,7 @@ MEAN = composite(
     infer_specs=infer_reduction,
     fragment="computed",
     pulls_views=True,
+    in_any_order=True,
 )
 
 
@@ -115,7 +116,13 @@ def _nansum_vjp(g: Tensor, x: Tensor, x_spec: Spec, dims: Dims, keepdim: bool) -
 
 
 NANSUM = composite(
-    "nansum", _nansum, _nansum_vjp, operands=("x",), infer_specs=infer_reduction, fragment="host"
+    "nansum",
+    _nansum,
+    _nansum_vjp,
+    operands=("x",),
+    infer_specs=infer_reduction,
+    fragment="host",
+    in_any_order=True,
 )
 # As one node, so that large tensors are gone through once.
 COUNT_NONZERO = composite(
@@ -124,6 +131,7 @@ COUNT_NONZERO = composite(
     operands=("x",),
     rounding="exact",
     fragment="composed",
+    in_any_order=True,
 )
 ALL = reduction("all", infer=infer_logical, logical=True, rounding="exact", fragment="device")
 ANY = reduction("any", infer=infer_logical, logical=True, rounding="exact", fragment="device")

@@ -108,6 +108,7 @@ LOGSUMEXP = composite(
     _logsumexp_vjp,
     fragment="composed",
     flops=lambda shapes, out: prod(shapes[0]),
+    in_any_order=True,
 )
 
 

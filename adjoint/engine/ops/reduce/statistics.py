@@ -60,7 +60,7 @@ def _var_vjp(
     return scaled * _centred(x, dims)
 
 
-VAR = composite("var", _var, _var_vjp, fragment="composed")
+VAR = composite("var", _var, _var_vjp, fragment="composed", in_any_order=True)
 
 
 def _std(x: Tensor, dims: Dims, keepdim: bool, correction: float) -> Tensor:
@@ -77,7 +77,7 @@ def _std_vjp(
     return _var_vjp(half, x, x_spec, dims, keepdim, correction)
 
 
-STD = composite("std", _std, _std_vjp, fragment="composed")
+STD = composite("std", _std, _std_vjp, fragment="composed", in_any_order=True)
 
 
 def _moments(
