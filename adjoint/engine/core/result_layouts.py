@@ -7,13 +7,16 @@ will be, and the eager table lays out by it what kernels give.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import permutations
 from typing import Any, Final
 
-from adjoint.engine.core.layout import last_strides, lies_channels_last
+from adjoint.engine.core.layout import is_dense, last_strides, lies_channels_last
+from adjoint.engine.core.spec import contiguous_strides
 
 Shape = tuple[int, ...]
 Place = tuple[Shape, Shape]  # a tensor's shape and strides
 _INTEGERS = frozenset({int})
+MOST_TRIED = 5  # dimensions, in every order
 
 
 def is_last(place: Place) -> bool:
@@ -30,6 +33,25 @@ def is_last(place: Place) -> bool:
     if len(shape) not in (4, 5):
         return False
     return [*map(_formula, strides)] == [*map(_formula, last_strides(shape))]
+
+
+def order_in_memory(shape: Shape, strides: Shape) -> Sequence[int] | None:
+    """Which dimensions come first in memory; None where there are gaps, or too many to try.
+
+    Of sizes that are symbols formulas are compared, as in `is_last`.
+    """
+    if _INTEGERS.issuperset(map(type, (*shape, *strides))):
+        if not is_dense(shape, strides):
+            return None
+        return sorted(range(len(shape)), key=lambda d: (-strides[d], -shape[d]))
+    if len(shape) > MOST_TRIED:
+        return None
+    steps = [*map(_formula, strides)]
+    for order in permutations(range(len(shape))):
+        packed = contiguous_strides([shape[d] for d in order])
+        if [steps[d] for d in order] == [*map(_formula, packed)]:
+            return order
+    return None
 
 
 def _formula(size: Any) -> Any:

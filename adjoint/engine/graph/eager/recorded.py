@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from adjoint.engine.core.layout import is_dense, last_strides
+from adjoint.engine.core.layout import last_strides
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
-from adjoint.engine.core.result_layouts import RULES
+from adjoint.engine.core.result_layouts import RULES, order_in_memory
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
@@ -26,7 +26,6 @@ from adjoint.engine.graph.sizes.sizing import Example, Sizing
 from adjoint.engine.ops.common.channels import goes_by_channels
 from adjoint.engine.tensor.tensor import Tensor
 
-INTEGERS = frozenset({int})
 Work = Callable[[Sequence[Any]], Any]
 Strides = tuple[int, ...]
 Try = Callable[[Sequence[Any]], list[Strides]]  # how results lie eagerly
@@ -62,16 +61,11 @@ class OperationTrace(BodyTrace):
         if not record.in_any_order or len(operands) != 1 or not is_tensor(operands[0]):
             return operands
         (x,) = operands
-        shape, strides = tuple(x.shape), tuple(x.stride())
-        if not self.keeps_strides or x.device.type != "cpu" or len(params["dims"]) != len(shape):
+        if not self.keeps_strides or x.device.type != "cpu" or len(params["dims"]) != x.ndim:
             return operands
-        if not INTEGERS.issuperset(map(type, (*shape, *strides))):
+        order = order_in_memory(tuple(x._array.shape), tuple(x.stride()))
+        if order is None or [*order] == [*range(x.ndim)] or self.value_of(x).node is not None:
             return operands
-        if strides == contiguous_strides(shape) or not is_dense(shape, strides):
-            return operands
-        if self.value_of(x).node is not None:
-            return operands
-        order = sorted(range(len(shape)), key=lambda d: (-strides[d], -shape[d]))
         return (x.permute(order),)
 
 
