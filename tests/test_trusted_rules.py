@@ -13,6 +13,7 @@ import pytest
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.ao.nn.intrinsic import qat
+from adjoint.engine.core.state import forks
 from adjoint.errors import BoundsError
 
 OVERWRITES: dict[str, Callable[[ad.Tensor], Any]] = {
@@ -251,6 +252,34 @@ def test_results_that_nobody_uses_give_no_nan(dynamic: bool) -> None:
         (g,) = ad.autograd.grad(fn(x)[3].sum(), x, create_graph=True)
         second.append(ad.autograd.grad(g.sum(), x)[0])
     assert ad.allclose(*second)
+
+
+def test_forks_wait_for_locks_that_are_made_while_they_wait() -> None:
+    """As a module makes them that another thread imports and then uses."""
+
+    class MakesAnother:
+        made: Any = None
+        count = 0
+
+        def acquire(self, timeout: float) -> bool:
+            self.count += 1
+            if self.made is None:
+                self.made = forks.lock(forks.LockOrder.ASSEMBLER)
+                self.made.acquire()  # by that other thread, which gives it back afterwards
+            return True
+
+        def release(self) -> None:
+            if self.count == 1:
+                self.made.release()
+
+    waiting = forks._note(MakesAnother(), forks.LockOrder.IMPORTS)
+    forks._before()
+    try:
+        assert waiting.count == 2
+        assert waiting.made.locked()
+    finally:
+        forks._after()
+    assert not waiting.made.locked()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")

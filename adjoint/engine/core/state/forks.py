@@ -7,7 +7,8 @@ Note [forks beside imports]
     Python has a lock for each module that is being imported, which a child inherits: what another
     thread was importing, it could never import. So a fork waits until no other thread imports a
     module of ours, and takes the lock under which imports begin. Whoever imports may need one of
-    our locks: these are given back before a fork waits again.
+    our locks: these are given back before a fork waits again. So they are where a module that was
+    imported meanwhile made a lock that is in use.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _before() -> None:
         while _others_import() and time.monotonic() < deadline:
             time.sleep(0.001)
         _take_all()
-        if not _others_import() or time.monotonic() >= deadline:
+        if (not _others_import() and _take_new()) or time.monotonic() >= deadline:
             return
         _after()
 
@@ -86,6 +87,17 @@ def _take_all() -> None:
     _taken.imports = _imp is not None
     if _imp is not None:
         _imp.acquire_lock()
+
+
+def _take_new() -> bool:
+    """Take locks that were made while others were waited for; False where one is in use."""
+    known = {id(lock) for lock in _taken.locks}
+    for lock in [lock for order in LockOrder for lock in list(_locks[order])]:
+        if id(lock) not in known:
+            if not lock.acquire(blocking=False):
+                return False
+            _taken.locks.append(lock)
+    return True
 
 
 def _others_import() -> bool:
