@@ -149,6 +149,18 @@ def test_derivatives_of_determinants_are_cofactors(dtype: str) -> None:
         assert error < (1e-12 if dtype == "float64" else 2e-6)
 
 
+@pytest.mark.parametrize("n", [3, 20])
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_logarithms_of_determinants_may_be_written_over(dtype: str, n: int) -> None:
+    x = np.random.default_rng(0).standard_normal((2, n, n)).astype(dtype)
+    leaf = ad.from_numpy(x).requires_grad_()
+    logabs = linalg.slogdet(leaf)[1]
+    logabs.mul_(2).sum().backward()
+    assert leaf.grad is not None
+    wanted = 2 * np.linalg.inv(x.astype(np.complex128)).conj().swapaxes(1, 2)
+    np.testing.assert_allclose(leaf.grad.numpy(), wanted, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("n", [3, 7])
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])

@@ -53,11 +53,12 @@ def _cofactor_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
 COFACTOR: Record = primitive("cofactor", lambda x: x, _cofactor_vjp, batched_params=same_params)
 
 
-def _slogdet_vjp(gs: Any, x: Tensor, outs: Any) -> Tensor | None:
+def _slogdet_vjp(gs: Any, x: Tensor, out: Tensor) -> Tensor | None:
+    """Only the sign is kept: users add to the logarithm in place."""
     g_sign, g_log = gs
     weight = None if g_log is None else g_log.to(x.dtype)
     if g_sign is not None and x.dtype.is_complex:
-        turn = (g_sign.conj() * outs[0]).imag * -1j
+        turn = (g_sign.conj() * out).imag * -1j
         weight = turn if weight is None else weight + turn
     return None if weight is None else _per_matrix(weight) * _inverse_adjoint(x)
 
