@@ -92,7 +92,7 @@ def is_late_value(value: Any) -> bool:
 
 def carries(value: LateValue, name: str) -> bool:
     """Whether an operator gives another such value, whatever it is."""
-    return value.kind in _NUMBERS and name in _OPERATORS
+    return value.kind in _NUMBERS and (name in _OPERATORS or name == "round")
 
 
 def joined(parts: list[Any]) -> LateValue:

@@ -169,11 +169,12 @@ def cofactors(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Val
     if not dtype.is_complex:
         return in_double(builder, node.record, x)
     emit = builder.emit
-    sides = tuple(range(len(x.spec.shape)))[-2:]
-    finite = emit(
-        EXPAND, emit(ALL, emit(ISFINITE, x), dims=sides, keepdim=True), shape=x.spec.shape
-    )
-    u, s, vh = in_double(builder, SVD, emit(WHERE, finite, x, 0.0), full_matrices=True)
+    parts = emit(VIEW_AS_REAL, x)
+    sides = tuple(range(len(parts.spec.shape)))[-3:]
+    finite = emit(ALL, emit(ISFINITE, parts), dims=sides, keepdim=True)
+    finite = emit(EXPAND, finite, shape=parts.spec.shape)
+    known = emit(VIEW_AS_COMPLEX, emit(WHERE, finite, parts, 0.0))
+    u, s, vh = in_double(builder, SVD, known, full_matrices=True)
     turn = emit(records.CONJ, emit(records.MUL, emit(DET, u), emit(DET, vh)))
     *batch, k = s.spec.shape
     own = emit(EYE, n=k, m=k, dtype=bool_, device=x.spec.device)
@@ -181,7 +182,8 @@ def cofactors(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Val
     others = emit(PROD, emit(WHERE, own, 1.0, row), dims=(len(batch) + 1,), keepdim=False)
     scaled = emit(records.MUL, u, emit(RESHAPE, others, shape=(*batch, 1, k)))
     size = emit(RESHAPE, turn, shape=(*batch, 1, 1))
-    return (emit(WHERE, finite, emit(records.MUL, size, emit(MATMUL, scaled, vh)), nan),)
+    out = emit(VIEW_AS_REAL, emit(records.MUL, size, emit(MATMUL, scaled, vh)))
+    return (emit(VIEW_AS_COMPLEX, emit(WHERE, finite, out, nan)),)
 
 
 def eigenvalues(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
