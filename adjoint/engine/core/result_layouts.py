@@ -1,7 +1,8 @@
 """How results lie in memory that follow images: channels innermost, where PyTorch keeps them so.
 
 Records name a rule (`keeps_layout`). Recordings, fragments and the meta device ask it what a result
-will be, and the eager table lays out by it what kernels give.
+will be, and the eager table lays out by it what kernels give. What does not depend on an order of
+dimensions goes in that of memory (`order_in_memory`).
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def compute_with_all_cores(
     into, order = target._array, None  # or which dimensions come first in memory
     flags = into.flags
     if not flags.c_contiguous:
-        order = order_in_memory(into)
+        order = longest_steps_first(into)
         into = into.transpose(order)
         if name in BY_PLACE or not into.flags.c_contiguous:
             return False
@@ -173,7 +173,7 @@ def compute_with_all_cores(
     return True
 
 
-def order_in_memory(array: Array) -> list[int]:
+def longest_steps_first(array: Array) -> list[int]:
     """An array's dimensions, from the one with the longest steps to that with the shortest."""
     return sorted(range(array.ndim), key=lambda d: -array.strides[d])
 

@@ -12,6 +12,7 @@ from adjoint.engine.backends.llvm.ir.machine import is_this_process
 from adjoint.engine.backends.llvm.runtime import symbols
 from adjoint.engine.backends.llvm.runtime.routines import BLAS, LAPACK, routine_of
 from adjoint.engine.backends.llvm.templates.factors import template as small
+from adjoint.engine.backends.llvm.templates.factors.further import is_known
 from adjoint.engine.backends.llvm.templates.lapack import elimination, kernel
 from adjoint.engine.backends.llvm.templates.lapack.kernel import RoutineWords, RoutineWriter
 from adjoint.engine.compiler.lower.indexed import Fault
@@ -27,7 +28,6 @@ from adjoint.engine.compiler.schedule.steps import (
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.dtype import DType, int32
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.ops.common.checks import PLACE_BITS
 from adjoint.engine.ops.linalg.failures import SINGULAR, WRONG_PIVOTS
 from adjoint.engine.ops.linalg.pairs import OF_PAIRS
@@ -226,17 +226,6 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
         return False
     names = map(problem.routine, method.routines(problem))
     return all(routine_of(*name) is not None for name in names)
-
-
-def is_known(x: Any) -> bool:
-    """Whether an operand is a tensor on the CPU of known sizes that is not empty."""
-    return (
-        isinstance(x, Value)
-        and not x.host
-        and x.spec.device.type == "cpu"
-        and not any(map(is_extent, x.spec.shape))
-        and 0 not in x.spec.shape
-    )
 
 
 def fits(problem: MatrixProblem, inputs: Sequence[Value]) -> bool:
