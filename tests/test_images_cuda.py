@@ -85,3 +85,23 @@ def test_writing_in_place_keeps_the_layout() -> None:
     assert out.is_contiguous(memory_format=ad.channels_last)
     assert distance(out.detach(), x.relu() * 2) < 1e-6
     assert distance(grad, 8 * x.relu()) < 1e-6
+
+
+def test_gradients_by_weights_of_many_sizes_end() -> None:
+    """Sizes in an order in which one of cuDNN 9.19's plans, timed for the last, did not end."""
+
+    def by_weights(x: Any, w: Any) -> Any:
+        (grad,) = ad.autograd.grad(ad.nn.functional.conv2d(x, w).float().square().sum(), w)
+        return grad
+
+    for image, count in (
+        ((64, 24, 40), 144),
+        ((64, 144, 40), 24),
+        ((64, 96, 40), 24),
+        ((64, 16, 80), 96),
+    ):
+        x = ad.randn(*image, image[-1], device="cuda", dtype=ad.bfloat16)
+        x = x.contiguous(memory_format=ad.channels_last)
+        w = ad.randn(count, image[1], 1, 1, device="cuda", dtype=ad.bfloat16, requires_grad=True)
+        apart = distance(ad.compile(by_weights)(x, w), by_weights(x, w))
+        assert apart < 3e-2

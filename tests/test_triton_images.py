@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.array.libraries import convolutions
 from adjoint.engine.backends.array.libraries.convolutions import Convolution, convolution_of
+from adjoint.engine.backends.array.libraries.cudnn import Candidates
 from adjoint.engine.backends.triton import remake
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.executors import register_backend
@@ -120,6 +122,37 @@ def test_padding_is_the_same_on_both_sides_or_not_asked_of_cudnn(name: str) -> N
     shapes = ((2, 3, 9), (4, 3, 3), (2, 4, 5))
     call = convolution_of(convolutions.FORWARD, "float32", shapes, stride, padding, (1,), False)
     assert (None if call is None else call.padding) == (None if wanted is None else (0, *wanted))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "refused"),
+    [
+        (convolutions.FORWARD, "float32", ()),
+        (convolutions.DATA, "bfloat16", ()),
+        (convolutions.WEIGHT, "bfloat16", ("eng62_k25=1",)),
+        (convolutions.WEIGHT, "float32", ("eng17_", "eng62_k25=1")),
+    ],
+)
+def test_plans_that_are_wrong_or_do_not_end_are_refused(
+    kind: str, dtype: str, refused: tuple[str, ...]
+) -> None:
+    image, weights, maps = (2, 3, 9, 9), (4, 3, 1, 1), (2, 4, 9, 9)
+    shapes = {
+        "convolution": (image, weights, maps),
+        "convolution_transpose": (maps, weights, image),
+    }
+    given = shapes.get(kind, (image, maps, weights))
+    call = convolution_of(kind, dtype, given, (1, 1), ((0, 0),) * 2, (1, 1), True)
+    assert call is not None
+    assert convolutions.operation(call).engines == refused
+
+
+def test_a_plan_is_not_slow_because_it_came_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times of three plans, the first of which found the device asleep, and the last hopeless."""
+    times = iter([9.0, 3.0, inf, 2.0, 4.0])
+    monkeypatch.setattr(Candidates, "timed", lambda self: lambda plan: next(times))
+    assert Candidates.quickest(Candidates.__new__(Candidates), [object()] * 3) == 0  # type: ignore[list-item]
+    assert list(times) == []
 
 
 def test_one_dimension_is_two_to_cudnn() -> None:
