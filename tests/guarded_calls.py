@@ -54,6 +54,11 @@ def written(x: Any, y: Any) -> Any:
     return x, (x > 0) & (y > 0).flip(0)
 
 
+def by_channels(x: Any, w: Any, **geometry: Any) -> Any:
+    """A convolution of images (N, H, W, C)."""
+    return F.conv2d(x.permute(0, 3, 1, 2), w, **geometry)
+
+
 CALLS = (
     GuardedCall("thin products", lambda a, b: a @ b, lambda n: [(n, n + 2), (n + 2, 3)], True),
     GuardedCall("products", lambda a, b: a @ b, lambda n: [(n + 40, n), (n, n + 33)], True),
@@ -71,6 +76,15 @@ CALLS = (
     GuardedCall(
         "convolutions", lambda x, w: F.conv2d(x, w, padding=1),
         lambda n: [(1, 5, 8, n + 5), (16, 5, 3, 3)], True,
+    ),
+    GuardedCall(
+        "convolutions of channels innermost",
+        lambda x, v, w: (by_channels(x, v, padding=1, groups=v.shape[0]), by_channels(x, w, stride=2)),
+        lambda n: [(2, 9, 8, n + 9), (n + 9, 1, 3, 3), (6, n + 9, 3, 3)], True,
+    ),
+    GuardedCall(
+        "points of channels innermost", lambda x, w: by_channels(x, w, padding=1),
+        lambda n: [(2, 7, 10, n + 8), (n + 7, n + 8, 3, 3)], True,
     ),
     GuardedCall(
         "padded max pooling", lambda x: F.max_pool2d(x, 3, 2, 1),

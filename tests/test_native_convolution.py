@@ -17,6 +17,7 @@ from adjoint.compiler import compile
 from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.templates.convolution import narrow
 from adjoint.engine.backends.llvm.templates.product import tiles
+from adjoint.engine.graph.eager.fragments import FRAGMENTS
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -179,6 +180,69 @@ def test_sums_along_lines_are_those_of_positions(
     monkeypatch.setattr(narrow, "goes_along_lines", lambda kind, walk: False)
     for a, b in zip(got, compile(run, backend="native")(inputs), strict=True):
         np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+
+
+INNERMOST = [
+    Case(2, 13, 13, (14, 15), (3, 3), padding=1, groups=13),  # depthwise: a vector and one more
+    Case(1, 40, 40, (11, 9), (5, 5), stride=2, padding=2, groups=40),
+    Case(2, 24, 24, (9, 16), (3, 2), stride=(1, 3), dilation=(2, 1), groups=24),
+    Case(4, 24, 48, (7, 7), (3, 3), padding=1, groups=24),  # two filters for each channel
+    Case(2, 19, 21, (14, 11), (3, 3), padding=1),  # by Winograd's points, tiles at edges
+    Case(2, 32, 24, (9, 8), (3, 3)),
+    Case(2, 24, 10, (12, 13), (3, 3), stride=2, padding=1),
+    Case(2, 20, 3, (9, 13), (4, 4), stride=2, padding=1),  # few channels of the result
+    Case(2, 3, 70, (20, 21), (5, 5), stride=2, padding=2),  # few of the input
+    Case(1, 66, 34, (9, 8), (1, 1), stride=2),
+    Case(1, 12, 10, (4, 8, 9), (3, 3, 3), padding=1),
+    Case(1, 12, 12, (4, 8, 9), (3, 3, 3), padding=1, groups=12),
+]
+
+
+def by_memory(case: Case, dtype: Any) -> Any:
+    """The same operands with channels innermost."""
+    *given, scale = operands(case, dtype)
+    turned = [x.detach().contiguous(memory_format=last_of(case)) for x in given]
+    return *[x.requires_grad_() for x in turned], scale
+
+
+def last_of(case: Case) -> Any:
+    return ad.channels_last if len(case.sizes) == 2 else ad.channels_last_3d
+
+
+@pytest.mark.parametrize(
+    ("registers", "dtype"),
+    [
+        (None, ad.float32), (None, ad.float64),
+        ((256, 16, False), ad.float64), ((512, 32, False), ad.float32),
+    ],
+)  # fmt: skip
+def test_channels_innermost_give_the_bits_of_rows(
+    registers: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eager convolutions and their gradients: of one order of sums, wherever channels lie."""
+    monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # compile anew
+    if registers:
+        monkeypatch.setattr(tiles, "registers", lambda: registers)
+    FRAGMENTS.forget()
+    for case in INNERMOST:
+        got, want = step(case)(*by_memory(case, dtype)), step(case)(*operands(case, dtype))
+        for a, b in zip(got, want, strict=True):
+            assert a.is_contiguous(memory_format=last_of(case)), case
+            np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy(), str(case))
+        agree(got, step(case)(*operands(case, ad.float64)), dtype)
+    made = [fragment for fragment in FRAGMENTS.by_kind.values() if fragment is not None]
+    names = {name for fragment in made for name in fragment.executable.sources()}
+    assert any(name.startswith("channel_sums_") for name in names)
+    FRAGMENTS.forget()
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
+def test_filters_of_one_tap_are_products_where_channels_lie_innermost(dtype: Any) -> None:
+    for case in (Case(3, 17, 33, (9, 10), (1, 1)), Case(1, 30, 5, (3, 7, 9), (1, 1, 1))):
+        got = step(case)(*by_memory(case, dtype))
+        agree(got, step(case)(*operands(case, ad.float64)), dtype)
+        assert all(a.is_contiguous(memory_format=last_of(case)) for a in got)
+    FRAGMENTS.forget()
 
 
 def test_operands_lie_anyhow() -> None:

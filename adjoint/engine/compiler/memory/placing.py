@@ -176,12 +176,14 @@ class Placing:
             return False
         if maker.kind == "loop":  # the copy came too late to be part of it
             return len(self.readers[base]) == 1 and all(map(keeps_rows, views))
+        return self.template_writes_to(maker, place)
+
+    def template_writes_to(self, maker: Unit, place: Place) -> bool:
+        """Whether a unit is a template that writes its result there, with nothing done to it."""
         template = self.template_of(maker)
-        return (
-            template is not None
-            and template.writes_to is not None
-            and bool(template.writes_to(place))
-        )
+        if template is None or template.writes_to is None or maker.epilogue is not None:
+            return False
+        return bool(template.writes_to(place))
 
     def can_all_read(self, base: Value, place: Place, but: Unit) -> bool:
         """Whether all units but one are loops that can read a value where it would lie instead."""
@@ -261,12 +263,15 @@ class Placing:
         own, unit = self.places.get(base), self.fusion.unit_of.get(base)
         if not self.setting.target.permutes or own is None or own.buffer.kind != ARENA:
             return False
-        if unit is None or not self.setting.is_laid_out(unit.kind, unit.nodes[0]):
+        if unit is None:
             return False
         for view in reversed(views):
             if view.record.name != "permute":
                 return False
             place = unpermuted(place, view.params["dims"])
+        laid_out = self.setting.is_laid_out(unit.kind, unit.nodes[0])
+        if not (laid_out or self.template_writes_to(unit, place)):
+            return False
         if not self.can_loops_read(base, place):
             return False
         self.places[base] = place

@@ -173,7 +173,8 @@ class Record:
     # memory that a fragment does without.
     lies_in_rows: bool = False
     # The same of images whose channels lie innermost, in the order in which they lie: what
-    # fragments on the CPU record instead where an operand is such a one (`ops.common.channels`).
+    # fragments on the CPU record instead where an operand is such a one (`ops.common.channels`);
+    # None: it is recorded as it is.
     by_channels: Callable[..., Any] | None = None
     # What it makes of all elements (`dims` are all dimensions) is the same in whatever order they
     # come, up to rounding: fragments on the CPU take that in which they lie.

@@ -40,13 +40,15 @@ class OperationTrace(BodyTrace):
         return self.wrap(value, tensor.stride())
 
     def record(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        if record.by_channels is not None and any(map(is_by_channels, operands)):
-            return record.by_channels(*operands, **params)
+        made = as_it_lies(record, operands, params)
+        if made is not None:
+            return made
         return super().record(record, self.along_memory(record, operands, params), params)
 
     def record_composite(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
-        if record.by_channels is not None and any(map(is_by_channels, operands)):
-            return record.by_channels(*operands, **params)
+        made = as_it_lies(record, operands, params)
+        if made is not None:
+            return made
         operands = self.along_memory(record, operands, params)
         return super().record_composite(record, operands, params)
 
@@ -69,9 +71,13 @@ class OperationTrace(BodyTrace):
         return (x.permute(order),)
 
 
-def is_by_channels(x: Any) -> bool:
-    """Whether an operand is computed with in the order in which its channels lie."""
-    return is_tensor(x) and goes_by_channels(x)
+def as_it_lies(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """What a record does instead with images whose channels lie innermost; None: what it is."""
+    if record.by_channels is None:
+        return None
+    if not any(is_tensor(x) and goes_by_channels(x) for x in operands):
+        return None
+    return record.by_channels(*operands, **params)
 
 
 class Unfit(Exception):

@@ -21,6 +21,12 @@ from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import bilinear, device_of
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.ops.common.channels import (
+    channels_second,
+    goes_by_channels,
+    rows_of_channels,
+)
+from adjoint.engine.ops.products.matmul import MATMUL
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -191,6 +197,49 @@ def _share_weight(
     return _batch_weight(size, x, y, groups=groups, **geometry)
 
 
+# -- filters of one tap: products of rows of channels, where these lie innermost ------------------
+
+
+def _is_product(images: Tensor, taps: Sequence[int], geometry: dict[str, Any]) -> bool:
+    """Whether each result is a product of one row of channels of these images."""
+    return (
+        geometry["groups"] == 1
+        and all(size == 1 for size in (*taps, *geometry["stride"]))
+        and all(pair == (0, 0) for pair in geometry["padding"])
+        and goes_by_channels(images)
+    )
+
+
+def _images(rows: Tensor, like: Tensor) -> Tensor:
+    """Rows of channels (N ..., C) as images of the sizes of others."""
+    return channels_second(rows.reshape((like.shape[0], *like.shape[2:], rows.shape[1])))
+
+
+def _matrix(weight: Tensor) -> Tensor:
+    """Filters of one tap (O, I, 1...) as (O, I)."""
+    return weight.reshape((weight.shape[0], weight.shape[1]))
+
+
+def _by_channels(x: Tensor, y: Tensor, **geometry: Any) -> Tensor | None:
+    if not _is_product(x, y.shape[2:], geometry):
+        return None
+    return _images(MATMUL(rows_of_channels(x), _matrix(y).mT), x)
+
+
+def _transpose_by_channels(x: Tensor, y: Tensor, **geometry: Any) -> Tensor | None:
+    if not _is_product(x, y.shape[2:], geometry):
+        return None
+    return _images(MATMUL(rows_of_channels(x), _matrix(y)), x)
+
+
+def _weight_by_channels(x: Tensor, y: Tensor, **geometry: Any) -> Tensor | None:
+    taps = [n - count + 1 for n, count in zip(x.shape[2:], y.shape[2:], strict=True)]
+    if not (_is_product(x, taps, geometry) and goes_by_channels(y)):
+        return None
+    weight: Tensor = MATMUL(rows_of_channels(y).mT, rows_of_channels(x))
+    return weight.reshape((*weight.shape, *taps))
+
+
 # -- the three records ---------------------------------------------------------------------------
 
 
@@ -213,6 +262,7 @@ CONVOLUTION: Record = bilinear(
     batch=lambda *args, **params: _batch(CONVOLUTION)(*args, **params),
     batch_mixed=_share,
     keeps_layout="convolved",
+    by_channels=_by_channels,
     fragment="computed",
     by_library=True,
     in_steps=True,
@@ -232,6 +282,7 @@ CONVOLUTION_TRANSPOSE: Record = bilinear(
     batch=lambda *args, **params: _batch(CONVOLUTION_TRANSPOSE)(*args, **params),
     batch_mixed=_share_transpose,
     keeps_layout="convolved",
+    by_channels=_transpose_by_channels,
     fragment="computed",
     by_library=True,
     in_steps=True,
@@ -251,6 +302,7 @@ CONVOLUTION_WEIGHT: Record = bilinear(
     batch=_batch_weight,
     batch_mixed=_share_weight,
     keeps_layout="convolved",
+    by_channels=_weight_by_channels,
     fragment="computed",
     by_library=True,
     in_steps=True,

@@ -21,6 +21,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     PIECES,
     address,
     kind_of,
+    lies_turned,
     padded,
     parts_of,
     rounded,
@@ -51,7 +52,10 @@ def by_weight(
     phase = forward_phases(node.params, out.shape[2:], gradient.shape[2:])[0]
     if filters_suit(phase, x.shape[0], out, groups):
         return filter_steps(x, gradient, out, phase, groups)
-    source, launches = padded(x, input_bounds([phase]))
+    source, launches = padded(x, input_bounds([phase]), always=lies_turned(x))
+    whole_images = [(0, n - 1) for n in gradient.shape[2:]]
+    gradient, more = padded(gradient, whole_images, always=lies_turned(gradient))
+    launches += more
     count = positions(phase, x.shape[0])
     few = is_narrow(out.shape[0] // groups, prod(out.shape[1:]))
     parts = narrow_parts(groups, count)[0] if few else Parts(out, groups, count).parts

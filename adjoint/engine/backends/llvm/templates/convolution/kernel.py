@@ -34,6 +34,28 @@ def piece_columns(kind: str) -> int:
     return outer_tile(kind).columns * PANELS
 
 
+def store_sums(
+    w: CodeWriter, sums: Sequence[V], base: str, kind: str, places: Sequence[V], later: V
+) -> None:
+    """Vectors of sums to their places; `later`, added to what is there."""
+
+    def added() -> list[V]:
+        return [
+            x + w.load(base, kind, place, x.lanes) for x, place in zip(sums, places, strict=True)
+        ]
+
+    for x, place in zip(w.choose(later, added, lambda: sums), places, strict=True):
+        w.store(x, base, place)
+
+
+def turned(w: CodeWriter, rows: Sequence[V]) -> list[V]:
+    """The columns of some vectors, which may be fewer than they have lanes."""
+    lanes = rows[0].lanes
+    if len(rows) == lanes:
+        return w.transposed(rows)
+    return [w.join([w.lane(row, lane) for row in rows]) for lane in range(lanes)]
+
+
 # -- weights into rows ------------------------------------------------------------------------
 
 
@@ -96,6 +118,7 @@ def weights_text(name: str, kind: str) -> Text:
 # -- zeros around the input ---------------------------------------------------------------------
 
 PAD_LANES = 8
+TURNED = 4  # channels that lie innermost, read at once
 
 
 @dataclass(slots=True)
@@ -114,14 +137,16 @@ class PaddingWords(LaunchWords):
 
 
 def pad_text(name: str, kind: str) -> Text:
-    """The input with zeros around it, in row-major order; parts may also be cut off."""
+    """The input with zeros around it, in row-major order; parts may also be cut off.
+
+    Where channels lie innermost, rows of some of them are read together and turned in registers.
+    """
     w = CodeWriter()
     word = PaddingWords.read_by(w)
     source, target = w.pointer(word.source), w.pointer(word.target)
     sizes, given, starts, steps = word.sizes, word.given, word.starts, word.steps
     left = w.most(starts[2], 0)
     right = w.least(starts[2] + given[2], sizes[2])
-    low, high = w.share(word.planes * sizes[0])
     zero = {n: w.code.const(0, kind, n) for n in (1, PAD_LANES)}
 
     def run(start: V, stop: V, move: Callable[[V, int], None]) -> None:
@@ -161,7 +186,56 @@ def pad_text(name: str, kind: str) -> Text:
 
         w.loop(0, sizes[1], row)
 
-    w.loop(low, high, plane)
+    def turned(number: V) -> None:
+        """One row of all channels of an example."""
+        deep, y = w.split(number, sizes[1])
+        example, z = w.split(deep, sizes[0])
+        z_in, y_in = z - starts[0], y - starts[1]
+        inside = (z_in >= 0) & (z_in < given[0]) & (y_in >= 0) & (y_in < given[1])
+        base = example * steps[0] + z_in * steps[2] + y_in * steps[3] - starts[2] * steps[4]
+        channel_size = sizes[0] * sizes[1] * sizes[2]
+        start = example * word.channels * channel_size + (z * sizes[1] + y) * sizes[2]
+
+        def some(block: V) -> None:
+            # The last channels may begin within those before them.
+            c = w.least(block * TURNED, word.channels - TURNED)
+            places = [start + (c + i) * channel_size for i in range(TURNED)]
+
+            def zeros(x: V, lanes: int) -> None:
+                for to in places:
+                    w.store(zero[lanes], target, to + x)
+
+            def load(x: V) -> V:
+                return w.load(source, kind, base + x * steps[4] + c, TURNED)
+
+            def square(x: V) -> None:
+                columns = w.transposed([load(x + i) for i in range(TURNED)])
+                for to, column in zip(places, columns, strict=True):
+                    w.store(column, target, to + x)
+
+            def single(x: V) -> None:
+                channels = load(x)
+                for i, to in enumerate(places):
+                    w.store(w.lane(channels, i), target, to + x)
+
+            def middle() -> None:
+                whole = left + w.most(right - left, 0).quotient(w.whole(TURNED)) * TURNED
+                w.loop(left, whole, square, step=TURNED)
+                w.loop(whole, right, single)
+
+            run(w.whole(0), select(inside, left, sizes[2]), zeros)
+            w.when(inside, middle)
+            w.when(inside, lambda: run(right, sizes[2], zeros))
+
+        w.loop(0, (word.channels + (TURNED - 1)).quotient(w.whole(TURNED)), some)
+
+    innermost = steps[1].eq(1) & steps[4].ne(1) & (word.channels >= TURNED)
+    examples = word.planes.quotient(w.most(word.channels, 1))
+    w.either(
+        innermost,
+        lambda: w.pieces(examples * sizes[0] * sizes[1], turned),
+        lambda: w.pieces(word.planes * sizes[0], plane),
+    )
     return w.finish(name)
 
 
@@ -325,9 +399,12 @@ class ImplicitProductKernel:
             flag = w.load(self.near_outs, "i64", panel * tile.vectors + v)
             whole = whole & flag.ne(0)
         first = panel * tile.columns
+        turned = rows.eq(tile.rows) & self.word.channel_target.eq(1) & ~whole
+        turned = turned & (first + tile.columns <= count)
         w.when(whole & k.eq(0), lambda: self.put_whole(sums, target, m, first, added=False))
         w.when(whole & k.ne(0), lambda: self.put_whole(sums, target, m, first, added=True))
-        w.when(~whole, lambda: self.put_edge(sums, target, m, rows, panel, count, k))
+        w.when(turned, lambda: self.put_turned(sums, target, m, first, k > 0))
+        w.when(~whole & ~turned, lambda: self.put_edge(sums, target, m, rows, panel, count, k))
 
     def put_whole(self, sums: list[V], target: str, m: V, j: V, added: bool) -> None:
         """A whole tile, its vectors each in one piece."""
@@ -340,6 +417,17 @@ class ImplicitProductKernel:
                 old = w.load(target, self.kind, at, tile.lanes) if added else None
                 w.store(x if old is None else x + old, target, at)
             row = row + self.word.channel_target
+
+    def put_turned(self, sums: list[V], target: str, m: V, first: V, later: V) -> None:
+        """A whole tile whose output channels lie innermost: those of each position together."""
+        w, tile = self.w, self.tile
+        columns = [
+            column
+            for v in range(tile.vectors)
+            for column in turned(w, [sums[r * tile.vectors + v] for r in range(tile.rows)])
+        ]
+        places = [w.load(self.outs, "i64", first + j) + m for j in range(tile.columns)]
+        store_sums(w, columns, target, self.kind, places, later)
 
     def put_edge(self, sums: list[V], target: str, m: V, rows: V, panel: V, count: V, k: V) -> None:
         """A tile at an edge, or whose positions are scattered."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution import kernel as kernels
+from adjoint.engine.backends.llvm.templates.convolution.channels import (
+    channel_sums,
+    goes_along_channels,
+)
 from adjoint.engine.backends.llvm.templates.convolution.filters import by_weight
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     Phase,
@@ -25,6 +30,8 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     PIECES,
     address,
     kind_of,
+    lies_apart,
+    lies_turned,
     padded,
     parts_of,
     rounded,
@@ -32,7 +39,8 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
 )
 from adjoint.engine.backends.llvm.templates.convolution.winograd import suits, winograd_steps
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
-from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
+from adjoint.engine.compiler.loops.copying import copy_step
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.dtype import int64
@@ -51,24 +59,22 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     )
 
 
-def apart(layout: LayoutOf, images: Any) -> bool:
-    """Whether the elements of a row of images lie apart, as where channels lie between them."""
-    place = layout(images)
-    size, step = place.shape[-1], place.strides[-1]
-    return not is_extent(size) and not is_extent(step) and size > 1 and step != 1
-
-
 def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     """Operands may lie anyhow; but images of which each element is read for several taps are laid
     row by row first, if those lie apart."""
     x, weights = inputs
     several = any(is_extent(n) or n > 1 for n in weights.spec.shape[2:])
-    return {0} if several and apart(layout, x) else set()
+    return {0} if several and is_scattered(layout(x)) else set()
 
 
 def packed_both(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     """The same of gradients of weights, which read both operands for each other's channels."""
-    return {k for k, x in enumerate(inputs) if apart(layout, x)}
+    return {k for k, x in enumerate(inputs) if is_scattered(layout(x))}
+
+
+def is_scattered(place: Place) -> bool:
+    """Whether the elements of a row lie apart, and the copy that adds zeros does not turn them."""
+    return lies_apart(place) and not lies_turned(place)
 
 
 def forward(
@@ -80,7 +86,7 @@ def forward(
     phases = forward_phases(node.params, place.shape[2:], results[0].shape[2:])
     rows, (row, channel) = place.shape[0] // groups, place.strides[:2]
     weights = TapWeights(place, groups, rows, place.shape[1], row * rows, row, channel)
-    return convolve(x, weights, results[0], phases)
+    return convolve(setting, x, weights, results[0], phases)
 
 
 def transposed(
@@ -92,16 +98,27 @@ def transposed(
     phases = transposed_phases(node.params, place.shape[2:], results[0].shape[2:])
     channels, (channel, row) = place.shape[0] // groups, place.strides[:2]
     weights = TapWeights(place, groups, place.shape[1], channels, channel * channels, row, channel)
-    return convolve(x, weights, results[0], phases)
+    return convolve(setting, x, weights, results[0], phases)
 
 
-def convolve(x: Place, weights: TapWeights, out: Place, phases: list[Phase]) -> list[Launch]:
+def convolve(
+    setting: Setting, x: Place, weights: TapWeights, out: Place, phases: list[Phase]
+) -> list[Launch]:
     """Launches of all phases."""
     if len(phases) == 1 and suits(
         phases[0], x.shape[0], weights.rows, weights.channels, kind_of(out)
     ):
         return winograd_steps(x, weights, out, phases[0])
-    source, launches = padded(x, input_bounds(phases))
+    if goes_along_channels(x, weights, out):
+        return channel_sums(setting, x, weights, out, phases)
+    if lies_apart(out) and is_narrow(weights.rows, 1):  # made along lines of neighbours
+        rows = row_major(
+            PlannedBuffer(ARENA, out.buffer.dtype, prod(out.shape), name="rows"), out.shape
+        )
+        made = convolve(setting, x, weights, rows, phases)
+        return [*made, copy_step(setting.target, rows, out, "convolution")]
+    several = any(is_extent(n) or n > 1 for n in weights.place.shape[2:])
+    source, launches = padded(x, input_bounds(phases), always=several and lies_turned(x))
     for phase in phases:
         if is_narrow(weights.rows, weights.channels * len(tap_offsets(phase))):
             launches.append(narrow_sums(source, weights, out, phase))
@@ -196,8 +213,13 @@ def multiply(
     )
 
 
+def channels_innermost(place: Place) -> bool:
+    """Whether results are to lie in a place whose channels are neighbours."""
+    return len(place.shape) > 2 and place.strides[1] == 1
+
+
 TEMPLATES = {
-    "convolution": Template(accepts, packed, forward),
-    "convolution_transpose": Template(accepts, packed, transposed),
+    "convolution": Template(accepts, packed, forward, writes_to=channels_innermost),
+    "convolution_transpose": Template(accepts, packed, transposed, writes_to=channels_innermost),
     "convolution_weight": Template(accepts, packed_both, by_weight),
 }

@@ -15,6 +15,7 @@ from adjoint.engine.backends.llvm.templates.convolution.geometry import (
 )
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Address, Launch, whole
+from adjoint.engine.graph.sizes.extents import is_extent
 
 # Sizes, steps in one array, steps in another.
 WalkWords = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
@@ -30,6 +31,19 @@ def kind_of(place: Place) -> str:
 def address(place: Place, offset: int = 0) -> Address:
     """The address of an element of a place's buffer."""
     return Address(place.buffer, offset * place.buffer.dtype.itemsize)
+
+
+def lies_apart(place: Place) -> bool:
+    """Whether the elements of a row of images lie apart, as where channels lie between them."""
+    size, step = place.shape[-1], place.strides[-1]
+    return not is_extent(size) and not is_extent(step) and size > 1 and step != 1
+
+
+def lies_turned(place: Place) -> bool:
+    """Whether it is channels that lie between them, so many that `pad_text` reads them together."""
+    channels, step = place.shape[1], place.strides[1]
+    known = not is_extent(channels) and not is_extent(step)
+    return known and step == 1 and channels >= kernels.TURNED and lies_apart(place)
 
 
 def parts_of(n: int, size: int) -> int:
@@ -49,10 +63,19 @@ def padded(
 
     That is the source itself if it has them, unless there is `always` to be a copy.
     """
-    sizes = source.shape[2:]
-    inside = zip(ranges, sizes, strict=True)
-    if not always and all(low >= 0 and high < n for (low, high), n in inside):
+    if not always and is_inside(ranges, source.shape[2:]):
         return source, []
+    return copied_with_zeros(source, ranges)
+
+
+def is_inside(ranges: list[tuple[int, int]], sizes: Sequence[int]) -> bool:
+    """Whether all positions of the ranges exist."""
+    return all(low >= 0 and high < n for (low, high), n in zip(ranges, sizes, strict=True))
+
+
+def copied_with_zeros(source: Place, ranges: list[tuple[int, int]]) -> tuple[Place, list[Launch]]:
+    """A copy, row by row, that has all positions of the ranges; those that were not are 0."""
+    sizes = source.shape[2:]
     extents = tuple(high - low + 1 for low, high in ranges)
     shape = (*source.shape[:2], *extents)
     buffer = PlannedBuffer(ARENA, source.buffer.dtype, prod(shape), name="padded")

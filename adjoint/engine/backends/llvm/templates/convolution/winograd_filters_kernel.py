@@ -25,6 +25,7 @@ from adjoint.engine.backends.llvm.templates.convolution.filters_kernel import (
     filter_piece,
     in_blocks,
 )
+from adjoint.engine.backends.llvm.templates.convolution.kernel import store_sums
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.convolution.winograd_kernel import (
     OUT,
@@ -36,7 +37,6 @@ from adjoint.engine.backends.llvm.templates.convolution.winograd_kernel import (
     input_line,
     joined,
     load_square,
-    store_sums,
 )
 from adjoint.engine.backends.llvm.templates.product.tiles import multiply, outer_tile
 from adjoint.engine.backends.registers.vector import V, any_of, mad, select, width

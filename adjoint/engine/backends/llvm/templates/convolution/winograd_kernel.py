@@ -18,9 +18,10 @@ from typing import Any
 from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.backends.llvm.templates.convolution.kernel import store_sums, turned
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.product.tiles import multiply, outer_tile
-from adjoint.engine.backends.registers.vector import V, any_of, mad
+from adjoint.engine.backends.registers.vector import V, any_of, mad, select
 
 SIDE = 4  # of a tile's square of the input
 POINTS = SIDE * SIDE  # that a square is transformed to
@@ -127,23 +128,6 @@ def filter_points_text(name: str, kind: str) -> Text:
 
     w.pieces(word.padded_rows * word.groups, row)
     return w.finish(name)
-
-
-# -- products -----------------------------------------------------------------------------------
-
-
-def store_sums(
-    w: CodeWriter, sums: Sequence[V], base: str, kind: str, places: Sequence[V], later: V
-) -> None:
-    """Vectors of sums to their places; `later`, added to what is there."""
-
-    def added() -> list[V]:
-        return [
-            x + w.load(base, kind, place, x.lanes) for x, place in zip(sums, places, strict=True)
-        ]
-
-    for x, place in zip(w.choose(later, added, lambda: sums), places, strict=True):
-        w.store(x, base, place)
 
 
 # -- the convolution ----------------------------------------------------------------------------
@@ -261,12 +245,13 @@ class WinogradKernel:
         beyond = (y * OUT + 1 >= w.code.splat(word.height, lanes)) | (
             x * OUT + 1 >= w.code.splat(word.width, lanes)
         )
-        whole = ~any_of(beyond) & (j + lanes <= count) & word.step_target.eq(1)
+        whole = ~any_of(beyond) & (j + lanes <= count)
         outs = w.load(self.outs, "i64", j, lanes)
         line = w.code.splat(w.load(self.outs, "i64", j), lanes)
         apart = outs.ne(line + w.code.iota("i64", lanes) * OUT)
         w.store(whole.convert("i64"), self.whole, v)
-        w.store((whole & ~any_of(apart)).convert("i64"), self.near, v)
+        near = whole & word.step_target.eq(1) & ~any_of(apart)
+        w.store(near.convert("i64"), self.near, v)
 
     def transform(self, source: str, panels: V, k: V, depth: V) -> None:
         """Squares of `depth` channels: for each point panels [panel][channel][tile]."""
@@ -332,23 +317,29 @@ class WinogradKernel:
         w, word, tile, kind = self.w, self.word, self.tile, self.kind
         nothing = w.code.const(0, kind, tile.lanes)
 
+        def of(r: V, v: V, strange: V) -> tuple[Square, V]:
+            """The results of a row and a vector of tiles."""
+            base = w.at(self.products, kind, r * self.columns)
+            products = [
+                [
+                    w.load(base, kind, self.product * (i * SIDE + s) + v * tile.lanes, tile.lanes)
+                    for s in range(SIDE)
+                ]
+                for i in range(SIDE)
+            ]
+            results = by_both(products, output_line)
+            for y in chain(*results):
+                strange = mad(y, 0, strange)
+            return results, strange
+
         def row(r: V, strange: V) -> list[V]:
             to = w.at(target, kind, (m + r) * word.channel_target)
-            of = w.at(self.products, kind, r * self.columns)
 
             def vector(v: V, strange: V) -> list[V]:
                 j = v * tile.lanes
-                products = [
-                    [
-                        w.load(of, kind, self.product * (i * SIDE + s) + j, tile.lanes)
-                        for s in range(SIDE)
-                    ]
-                    for i in range(SIDE)
-                ]
-                results = by_both(products, output_line)
-                for y in chain(*results):
-                    strange = mad(y, 0, strange)
+                results, strange = of(r, v, strange)
                 near, whole = (w.load(flags, "i64", v).ne(0) for flags in (self.near, self.whole))
+                whole = whole & word.step_target.eq(1)
                 w.when(near, lambda: self.put_near(results, to, j))
                 w.when(whole & ~near, lambda: self.put_whole(results, to, j))
                 w.when(~whole, lambda: self.put_edge(results, to, j, count))
@@ -356,7 +347,42 @@ class WinogradKernel:
 
             return w.loop(0, vectors, vector, [strange])
 
-        return w.loop(0, rows, row, [nothing])[0]
+        def some_rows(r: V, strange: V) -> list[V]:
+            """Rows whose channels lie innermost."""
+            places = [w.at(target, kind, m + (r + i)) for i in range(SIDE)]
+
+            def vector(v: V, strange: V) -> list[V]:
+                j = v * tile.lanes
+                results: list[Square] = []
+                for i in range(SIDE):
+                    of_row, strange = of(r + i, v, strange)
+                    results.append(of_row)
+
+                def singly() -> None:
+                    for of_row, to in zip(results, places, strict=True):
+                        self.put_edge(of_row, to, j, count)
+
+                whole = w.load(self.whole, "i64", v).ne(0)
+                w.either(whole, lambda: self.put_turned(results, places[0], j), singly)
+                return [strange]
+
+            return w.loop(0, vectors, vector, [strange])
+
+        apart = word.channel_target.ne(1)
+        together = select(apart, w.whole(0), rows - rows.modulo(SIDE))
+        strange = w.loop(0, together, some_rows, [nothing], step=SIDE)
+        return w.loop(together, rows, row, strange)[0]
+
+    def put_turned(self, results: list[Square], to: str, j: V) -> None:
+        """Tiles all of whose results are wanted, the channels of each place together."""
+        w, word, lanes = self.w, self.word, self.tile.lanes
+        starts = [w.load(self.outs, "i64", j + lane) for lane in range(lanes)]
+        for y in range(OUT):
+            for x in range(OUT):
+                there = word.line_target * y + word.step_target * x
+                channels = turned(w, [of_row[y][x] for of_row in results])
+                for start, some in zip(starts, channels, strict=True):
+                    w.store(some, to, start + there)
 
     def rows_of(self, results: Square) -> list[V]:
         """Results of neighbouring tiles, as they lie in both rows."""
