@@ -83,6 +83,66 @@ def test_large_tensors_are_overwritten_where_they_lie(
         assert made.tobytes() == new["fill_"].tobytes() * len(made)
 
 
+TURNS = {
+    "rows": lambda x: x,
+    "turned": lambda x: x.swapaxes(-1, -2),
+    "part": lambda x: x[..., 1:],
+    "every second row": lambda x: x[..., ::2, :],
+    "every second column": lambda x: x[..., ::2],
+    "every second matrix": lambda x: x[::2],
+    "first dimension last": lambda x: x.swapaxes(0, -1),
+}
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_parts_of_rows_are_written_where_they_lie(
+    turn: str, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows apart, and what lies beyond a diagonal of matrices, against NumPy's."""
+    monkeypatch.setattr(filling, "_moved", filling.LOADED)
+    monkeypatch.setattr(filling, "ROWS", 0)
+    monkeypatch.setattr(filling, "TRIANGLE", 0)
+    rng, done = np.random.default_rng(11), 0
+    for kind in ("f4", "f8", "u2", "u1", "c16", "?"):
+        for outer in ((), (3,), (2, 3), (2, 3, 2)):
+            height, width = rng.integers(1, 90, 2).tolist()
+            whole = rng.integers(1, 100, (*outer, height, width)).astype(kind)
+            target = TURNS[turn](whole)
+            lower, diagonal = bool(rng.integers(2)), int(rng.integers(-99, 99))
+            wanted = whole.copy()
+            shown = TURNS[turn](wanted)
+            shown[...] = (np.tril if lower else np.triu)(shown, diagonal)
+            if filling.zero_triangle(target, diagonal, lower):
+                done += 1
+                assert np.array_equal(whole, wanted), (kind, whole.shape, diagonal, lower)
+            one = np.array(rng.integers(1, 100)).astype(kind)
+            if filling.fill_rows(target, one):
+                done += 1
+                TURNS[turn](wanted)[...] = one
+                assert np.array_equal(TURNS[turn](whole), TURNS[turn](wanted))
+            assert np.array_equal(whole.shape, wanted.shape)
+    assert done >= (4 if turn != "every second column" else 0)
+
+
+def test_triangles_in_place_are_those_of_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filling, "_moved", filling.LOADED)
+    for name in ("tril", "triu"):
+        for given in ({}, {"diagonal": -40}, {"diagonal": 1 << 62}):
+            x = ad.randn(300, 301)
+            wanted, version = getattr(x, name)(**given), x._version
+            assert getattr(x, name + "_")(**given) is x
+            assert x.equal(wanted)
+            assert x._version == version + 1
+        with pytest.raises(TypeError):
+            getattr(x, name + "_")(offset=1)
+        for size in (3, 300):
+            ones, none = ad.ones(size, size), ad.zeros(size, size)
+            lowest = getattr(ones, name)(-(1 << 63))
+            assert lowest.equal(none if name == "tril" else ones)
+            with pytest.raises(ValueError, match="int64"):
+                getattr(ones, name + "_")(1 << 70)
+
+
 def test_copies_that_overlap_are_those_of_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filling, "_moved", filling.LOADED)
     x = ad.arange(1 << 17)

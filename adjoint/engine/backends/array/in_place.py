@@ -10,6 +10,7 @@ from numpy import ndarray
 from adjoint.engine.backends.array.casting import LARGE, make_plan
 from adjoint.engine.backends.array.executor import KERNEL, explain, find_kernel
 from adjoint.engine.backends.array.gpu import faults
+from adjoint.engine.backends.array.memory.filling import zero_triangle
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.operations.large import (
@@ -95,6 +96,11 @@ def compute_with_all_cores(
     if not WAITS or LISTENERS:
         return False
     into, order = target._array, None  # or which dimensions come first in memory
+    if name in BY_PLACE:
+        given = (*others, *params.values()) or (0,)
+        plain = len(given) == 1 and is_word(given[0]) and params.keys() <= {"diagonal"}
+        if plain and zero_triangle(into, given[0], name == "tril_"):
+            return True
     flags = into.flags
     if not flags.c_contiguous:
         order = longest_steps_first(into)
@@ -171,6 +177,11 @@ def compute_with_all_cores(
         return False
     (_met[kind],) = programs
     return True
+
+
+def is_word(x: Any) -> bool:
+    """Whether a number is one of int64's."""
+    return type(x) is int and -(1 << 63) <= x < 1 << 63
 
 
 def longest_steps_first(array: Array) -> list[int]:

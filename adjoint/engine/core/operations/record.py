@@ -323,6 +323,7 @@ class Hooks:
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
     compile_operation: Callable[[Any], Any] = _unset  # the program of an eager one: backends.llvm
     fill_memory: Callable[..., None] = _unset  # by all workers: backends.llvm.program.moves
+    fill_rows: Callable[..., None] = _unset  # the same
     copy_memory: Callable[..., None] = _unset  # the same
     join_memory: Callable[..., None] = _unset  # the same
     put_workers_first: Callable[[], None] = _unset  # NumPy's threads off: backends.threads

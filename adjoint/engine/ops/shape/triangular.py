@@ -80,6 +80,14 @@ def triangle_count(row: int, col: int, offset: int, lower: bool) -> int:
     return row * col - before_diagonal(row, col, offset)
 
 
+def _diagonal(name: str, diagonal: int) -> int:
+    """Which diagonal, a number that compiled programs have room for."""
+    given = whole(name, "diagonal", diagonal)
+    if not -(1 << 63) <= given < 1 << 63:
+        raise ValueError(f"{name}: expected a diagonal in the range of int64, received {given}")
+    return given
+
+
 @public(method=True, inplace=True, out=True)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """Matrices with zeros above a diagonal.
@@ -90,7 +98,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
         tensor([[1., 0.],
                 [1., 1.]])
     """
-    return TRIL(input, diagonal=whole("tril", "diagonal", diagonal))
+    return TRIL(input, diagonal=_diagonal("tril", diagonal))
 
 
 @public(method=True, inplace=True, out=True)
@@ -103,7 +111,7 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
         tensor([[1., 1.],
                 [0., 1.]])
     """
-    return TRIU(input, diagonal=whole("triu", "diagonal", diagonal))
+    return TRIU(input, diagonal=_diagonal("triu", diagonal))
 
 
 def _indices(

@@ -1,13 +1,13 @@
 """Arrays in the CPU's memory overwritten: by one value in all elements, or by another's elements.
 
-Large ones that lie in one piece are moved by all workers (`backends.llvm.program.moves`), once a
+Large ones that lie in one piece, or in rows, are moved by all workers (`backends.llvm.program.moves`), once a
 compiler is loaded, or so much was moved that it would have paid to load one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from adjoint.engine.core.operations.record import HOOKS
 
 BLOCK, MANY = 1 << 15, 1 << 16  # bytes: of a block, and that are worth the calls
 SHARED = 1 << 17  # bytes that are worth more than one worker
+# Bytes, in all and side by side, that are worth a call that walks rows: it takes ten microseconds.
+ROWS, ROW = 1 << 18, 64
+TRIANGLE = 1 << 14  # the same of a matrix, of which NumPy would write a copy
 LOADED = 1 << 28  # bytes that take one core as long as to load a compiler
 WIDTHS = frozenset({1, 2, 4, 8, 16})  # bytes of elements of which so many make up a pattern
 
@@ -48,10 +51,47 @@ def address_of(array: Any) -> int:
 
 def in_one_piece(array: Any) -> bool:
     """Whether elements lie side by side, in whatever order of dimensions."""
-    if array.flags.c_contiguous or array.flags.f_contiguous:
-        return True
+    if array.flags.forc or array.ndim < 3:
+        return bool(array.flags.forc)
     order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
     return bool(array.transpose(order).flags.c_contiguous)
+
+
+class FilledRows(NamedTuple):
+    """Which bytes of rows are written: in row i from `begin + i * later` to `end + i * longer`, of
+    those that a row has. Numbers of bytes are multiples of an element's."""
+
+    rows: int
+    step: int  # bytes to the next row
+    width: int  # bytes of a row
+    matrices: int = 1
+    apart: int = 0  # bytes to the next matrix
+    begin: int = 0
+    later: int = 0
+    end: int | None = None  # None: where the row does
+    longer: int = 0
+
+
+def rows_of(target: Any) -> FilledRows | None:
+    """The rows of elements side by side that an array is made of; None where these are short, where
+    more than two dimensions are left of which they are rows, or where memory shows twice."""
+    width = int(target.itemsize)
+    outer: list[tuple[int, int]] = []
+    for step, size in sorted(zip(target.strides, target.shape, strict=True)):
+        if size == 1:
+            continue
+        if step <= 0:
+            return None
+        if not outer and step == width:
+            width *= size
+        elif outer and step == outer[-1][0] * outer[-1][1]:
+            outer[-1] = outer[-1][0], outer[-1][1] * size
+        else:
+            outer.append((step, size))
+    if width < ROW or len(outer) > 2:
+        return None
+    (step, rows), (apart, matrices) = (*outer, (0, 1), (0, 1))[:2]
+    return FilledRows(rows, step, width, matrices, apart)
 
 
 def fill(target: Any, value: Any) -> None:
@@ -70,6 +110,8 @@ def fill(target: Any, value: Any) -> None:
         and is_moved(HOOKS.fill_memory, address_of(target), target.nbytes, one.tobytes())
     ):
         return
+    if fill_rows(target, one):
+        return
     if target.dtype.kind == "V" and target.dtype.names is None:
         words = f"u{target.dtype.itemsize}"
         target, one = target.view(words), one.view(words)
@@ -85,6 +127,48 @@ def fill(target: Any, value: Any) -> None:
     whole = line.size - line.size % block.size
     line[:whole].reshape(-1, block.size)[...] = block
     line[whole:] = one
+
+
+def fill_rows(target: Any, one: Any) -> bool:
+    """Overwrite all elements of an array in rows apart, where it has many; False: nothing is."""
+    flags = target.flags
+    if target.nbytes < ROWS or flags.forc or not flags.writeable or one.itemsize not in WIDTHS:
+        return False
+    rows = rows_of(target)
+    if rows is None or not is_shared(target.nbytes):
+        return False
+    return is_moved(HOOKS.fill_rows, address_of(target), rows, one.tobytes())
+
+
+def zero_triangle(target: Any, diagonal: int, lower: bool) -> bool:
+    """Set what lies beyond a diagonal of matrices to zeros, where they lie: what `tril_` (lower) and
+    `triu_` do, which then touch nothing else. False: nothing is done."""
+    if target.ndim < 2 or target.nbytes < TRIANGLE or not target.flags.writeable:
+        return False
+    if target.strides[-1] != target.itemsize:  # the other triangle of what is turned around
+        target, diagonal, lower = target.swapaxes(-1, -2), -diagonal, not lower
+    height, width = target.shape[-2:]
+    step, item = target.strides[-2:]
+    matrices, apart = 1, 0
+    for size, stride in zip(
+        reversed(target.shape[:-2]), reversed(target.strides[:-2]), strict=True
+    ):
+        if size == 1:
+            continue
+        if matrices > 1 and stride != apart * matrices:
+            return False
+        apart, matrices = (stride if matrices == 1 else apart), matrices * size
+    if item != target.itemsize or step < width * item or apart < 0 or item not in WIDTHS:
+        return False
+    edge = min(max(diagonal, -height), width) * item  # which is where no row reaches it
+    if lower:
+        begin, later, end, longer = edge + item, item, width * item, 0
+    else:
+        begin, later, end, longer = 0, 0, edge, item
+    rows = FilledRows(height, step, width * item, matrices, apart, begin, later, end, longer)
+    return is_shared(target.nbytes) and is_moved(
+        HOOKS.fill_rows, address_of(target), rows, bytes(item)
+    )
 
 
 def copy(target: Any, source: Any) -> None:

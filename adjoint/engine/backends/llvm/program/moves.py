@@ -1,4 +1,4 @@
-"""Memory in one piece filled, copied or joined by all workers: each takes an equal part of it.
+"""Memory filled, copied or joined by all workers: each takes an equal part of it, or of its rows.
 
 One core writes about half of what two can. These kernels only move bytes, so what they leave behind
 is what one thread would.
@@ -10,6 +10,7 @@ import threading
 from array import array
 from functools import cache
 
+from adjoint.engine.backends.array.memory.filling import FilledRows
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.runtime.jit import LinkedCode
 from adjoint.engine.backends.llvm.runtime.pool import DriverStep, DriverTable, the_pool
@@ -18,13 +19,19 @@ from adjoint.engine.backends.threads import present_threads
 PART = 1 << 16  # bytes that are worth a worker: handing it a part takes some microseconds
 LINE = 64  # parts begin at multiples of it, so that each begins with a whole pattern
 PATTERN = 16  # bytes that are written again and again
+WORDS = 13  # of the kernel that takes most
 PIECE = 4  # words of a piece: where from, how far to its next row, bytes of a row, where in a row
 
 # Words: where to, how many bytes, where from (a copy), one byte or -1 (a fill), the pattern. To
-# join: where to, how far to the next row, rows, pieces, where these are told of.
+# join: where to, how far to the next row, rows, pieces, where these are told of. To fill rows: where
+# to, how far to the next row, rows of a matrix, how far to the next matrix, matrices, one byte or -1,
+# the pattern, bytes of a row, and where in the first row of a matrix writing begins and ends, each
+# with how much further on it is from row to row.
 _TEXT = f"""
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @llvm.smax.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
 
 define internal {{ ptr, i64, i64 }} @part(ptr %words, i64 %worker, i64 %workers) {{
   %to = load ptr, ptr %words
@@ -104,6 +111,93 @@ single:
   %j1 = add i64 %j, 1
   br label %rest
 end:
+  ret void
+}}
+
+define void @fill_rows(ptr %words, i64 %worker, i64 %workers) {{
+entry:
+  %to = load ptr, ptr %words
+  %step.p = getelementptr i64, ptr %words, i64 1
+  %step = load i64, ptr %step.p
+  %rows.p = getelementptr i64, ptr %words, i64 2
+  %rows = load i64, ptr %rows.p
+  %apart.p = getelementptr i64, ptr %words, i64 3
+  %apart = load i64, ptr %apart.p
+  %matrices.p = getelementptr i64, ptr %words, i64 4
+  %matrices = load i64, ptr %matrices.p
+  %one.p = getelementptr i64, ptr %words, i64 5
+  %one = load i64, ptr %one.p
+  %pattern.p = getelementptr i64, ptr %words, i64 6
+  %pattern = load <2 x i64>, ptr %pattern.p, align 8
+  %width.p = getelementptr i64, ptr %words, i64 8
+  %width = load i64, ptr %width.p
+  %begin.p = getelementptr i64, ptr %words, i64 9
+  %begin = load i64, ptr %begin.p
+  %later.p = getelementptr i64, ptr %words, i64 10
+  %later = load i64, ptr %later.p
+  %end.p = getelementptr i64, ptr %words, i64 11
+  %end = load i64, ptr %end.p
+  %longer.p = getelementptr i64, ptr %words, i64 12
+  %longer = load i64, ptr %longer.p
+  %all = mul i64 %rows, %matrices
+  %alike = icmp sge i64 %one, 0
+  %byte = trunc i64 %one to i8
+  br label %row
+row:
+  %r = phi i64 [%worker, %entry], [%r1, %next.row]
+  %more.rows = icmp ult i64 %r, %all
+  br i1 %more.rows, label %in.row, label %done
+in.row:
+  %matrix = udiv i64 %r, %rows
+  %before = mul i64 %matrix, %rows
+  %i = sub i64 %r, %before
+  %to.matrix = mul i64 %matrix, %apart
+  %to.row = mul i64 %i, %step
+  %offset = add i64 %to.matrix, %to.row
+  %further = mul i64 %i, %later
+  %first.any = add i64 %begin, %further
+  %first.least = call i64 @llvm.smax.i64(i64 %first.any, i64 0)
+  %longest = mul i64 %i, %longer
+  %last.any = add i64 %end, %longest
+  %last = call i64 @llvm.smin.i64(i64 %last.any, i64 %width)
+  %some = icmp slt i64 %first.least, %last
+  br i1 %some, label %write.row, label %next.row
+write.row:
+  %size = sub i64 %last, %first.least
+  %place = add i64 %offset, %first.least
+  %at = getelementptr i8, ptr %to, i64 %place
+  br i1 %alike, label %bytes, label %lines
+bytes:
+  call void @llvm.memset.p0.i64(ptr %at, i8 %byte, i64 %size, i1 false)
+  br label %next.row
+lines:
+  %wide = and i64 %size, -{PATTERN}
+  br label %line
+line:
+  %j = phi i64 [0, %lines], [%j1, %write]
+  %more = icmp ult i64 %j, %wide
+  br i1 %more, label %write, label %rest
+write:
+  %q = getelementptr i8, ptr %at, i64 %j
+  store <2 x i64> %pattern, ptr %q, align 1
+  %j1 = add i64 %j, {PATTERN}
+  br label %line
+rest:
+  %k = phi i64 [%wide, %line], [%k1, %single]
+  %left = icmp ult i64 %k, %size
+  br i1 %left, label %single, label %next.row
+single:
+  %within = and i64 %k, {PATTERN - 1}
+  %b.p = getelementptr i8, ptr %pattern.p, i64 %within
+  %b = load i8, ptr %b.p
+  %s = getelementptr i8, ptr %at, i64 %k
+  store i8 %b, ptr %s
+  %k1 = add i64 %k, 1
+  br label %rest
+next.row:
+  %r1 = add i64 %r, %workers
+  br label %row
+done:
   ret void
 }}
 
@@ -215,9 +309,10 @@ class MemoryMoves(threading.local):
     """The kernels with argument words of one thread's own: a call lets go of the GIL."""
 
     def __init__(self) -> None:
-        self.words = array("q", [0] * 5)
+        self.words = array("q", [0] * WORDS)
         code, where = _code(), self.words.buffer_info()[0]
         self.fill = DriverTable([DriverStep(code.address("fill"), where)])
+        self.fill_rows = DriverTable([DriverStep(code.address("fill_rows"), where)])
         self.copy = DriverTable([DriverStep(code.address("copy"), where)])
         self.join = DriverTable([DriverStep(code.address("join"), where)])
 
@@ -235,13 +330,32 @@ def _code() -> LinkedCode:
 _moves = MemoryMoves()
 
 
+def pattern_words(element: bytes) -> array[int]:
+    """The byte that all bytes of an element are, or -1, and the pattern of many of it."""
+    alike = element.count(element[:1]) == len(element)
+    words = array("q", [element[0] if alike else -1])
+    words.frombytes(element * (PATTERN // len(element)))
+    return words
+
+
 def fill_memory(address: int, size: int, element: bytes) -> None:
     """Write the bytes of one element, whose number divides 16, again and again."""
     words = _moves.words
     words[0], words[1] = address, size
-    words[2] = element[0] if element.count(element[:1]) == len(element) else -1
-    words[3:5] = array("q", element * (PATTERN // len(element)))
+    words[2:5] = pattern_words(element)
     _moves.run(_moves.fill, size)
+
+
+def fill_rows(address: int, rows: FilledRows, element: bytes) -> None:
+    """Write the bytes of one element, whose number divides 16, in parts of rows."""
+    words = _moves.words
+    words[0], words[1], words[2] = address, rows.step, rows.rows
+    words[3], words[4] = rows.apart, rows.matrices
+    words[5:8] = pattern_words(element)
+    words[8], words[9], words[10] = rows.width, rows.begin, rows.later
+    words[11] = rows.width if rows.end is None else rows.end
+    words[12] = rows.longer
+    _moves.run(_moves.fill_rows, rows.width * rows.rows * rows.matrices)
 
 
 def copy_memory(to: int, given: int, size: int) -> None:

@@ -98,11 +98,13 @@ def repeat_indices(xp: Any, repeats: Array, total: int) -> Array:
 
 @lowers(triangular.TRIL)
 def tril(xp: Any, x: Array, diagonal: int) -> Array:
+    diagonal = min(max(diagonal, -x.shape[-2]), x.shape[-1])  # NumPy's sums may run over
     return row_major(xp, xp.tril(x, diagonal).astype(x.dtype, copy=False))  # CuPy widens bfloat16
 
 
 @lowers(triangular.TRIU)
 def triu(xp: Any, x: Array, diagonal: int) -> Array:
+    diagonal = min(max(diagonal, -x.shape[-2]), x.shape[-1])  # NumPy's sums may run over
     return row_major(xp, xp.triu(x, diagonal).astype(x.dtype, copy=False))
 
 
