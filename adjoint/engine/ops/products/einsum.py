@@ -2,19 +2,24 @@
 
 The equation becomes a list of labels per operand; labels are ints, letters and ellipsis
 dimensions alike. Operands are then contracted in pairs, the pair with the smallest result first.
+
+All that is worked out on sizes alone (`Operand`), once for an equation and sizes that come again:
+to sort labels takes longer than to multiply small tensors.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.dtype import DType, int64
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.ops.products.matmul import MATMUL
 
 if TYPE_CHECKING:
@@ -25,11 +30,69 @@ _ELLIPSIS = "..."  # stands in a list of labels until the operand's rank says wh
 Labels = list[Any]
 
 
+class Step(NamedTuple):
+    """One operation of a contraction, on tensors by their numbers; its result is the next number."""
+
+    name: str  # of a method of the first
+    operands: tuple[int, ...]
+    arguments: tuple[Any, ...] = ()
+
+
+class Operand:
+    """A tensor that is not there yet: what is done to it is written down as steps."""
+
+    __slots__ = ("dtype", "number", "shape", "steps")
+
+    def __init__(
+        self, steps: list[Step], number: int, shape: tuple[int, ...], dtype: DType
+    ) -> None:
+        self.steps, self.number, self.shape, self.dtype = steps, number, shape, dtype
+
+    def after(self, shape: tuple[int, ...], step: Step, dtype: DType | None = None) -> Operand:
+        """What one more step gives."""
+        self.steps.append(step)
+        number = len(self.steps) - 1  # operands themselves are the first
+        return Operand(self.steps, number, shape, self.dtype if dtype is None else dtype)
+
+    def permute(self, order: Sequence[int]) -> Operand:
+        if list(order) == list(range(len(self.shape))):
+            return self
+        shape = tuple([self.shape[d] for d in order])
+        return self.after(shape, Step("permute", (self.number,), (tuple(order),)))
+
+    def reshape(self, shape: tuple[int, ...]) -> Operand:
+        if shape == self.shape:
+            return self
+        return self.after(shape, Step("reshape", (self.number,), (shape,)))
+
+    def diagonal(self, i: int, j: int) -> Operand:
+        """The diagonal of two dimensions, which goes last."""
+        shape = (*[n for d, n in enumerate(self.shape) if d not in (i, j)], self.shape[i])
+        return self.after(shape, Step("diagonal", (self.number,), (0, i, j)))
+
+    def sum(self, dims: list[int]) -> Operand:
+        """Sums over dimensions; integers become int64."""
+        shape = tuple([n for d, n in enumerate(self.shape) if d not in dims])
+        dtype = self.dtype if self.dtype.is_inexact else int64
+        return self.after(shape, Step("sum", (self.number,), (dims,)), dtype)
+
+    def to(self, dtype: DType) -> Operand:
+        if dtype is self.dtype:
+            return self
+        return self.after(self.shape, Step("to", (self.number,), (dtype,)), dtype)
+
+    def times(self, name: str, other: Operand, shape: tuple[int, ...]) -> Operand:
+        """A product: "mul" or "matmul"."""
+        return self.after(
+            shape, Step(name, (self.number, other.number)), common_dtype((self, other))
+        )
+
+
 class Term(NamedTuple):
     """An operand with a label for each dimension."""
 
     labels: list[Any]
-    tensor: Any
+    tensor: Operand
 
 
 # -- reading the arguments ----------------------------------------------------------------------
@@ -136,7 +199,7 @@ def _take_diagonals(term: Term, index: int) -> Term:
                 f"einsum(): subscript {label} is repeated for operand {index} but the sizes don't "
                 f"match, {x.shape[j]} != {x.shape[i]}"
             )
-        x = x.diagonal(0, i, j)  # the diagonal goes last
+        x = x.diagonal(i, j)
         labels = [c for d, c in enumerate(labels) if d not in (i, j)] + [label]
     return Term(labels, x)
 
@@ -157,12 +220,12 @@ def _sum_out(term: Term, keep: Iterable[Any]) -> Term:
     return Term([c for c in labels if c in keep], x.sum(gone)) if gone else term
 
 
-def _arrange(term: Term, *groups: Labels) -> Any:
+def _arrange(term: Term, *groups: Labels) -> Operand:
     """The tensor permuted and reshaped to one dimension per group of labels."""
     order = [term.labels.index(c) for group in groups for c in group]
-    x = term.tensor.permute(order) if order != sorted(order) else term.tensor
     sizes = dict(zip(term.labels, term.tensor.shape, strict=True))
-    return x.reshape(tuple(prod(sizes[c] for c in group) for group in groups))
+    shape = tuple(prod(sizes[c] for c in group) for group in groups)
+    return term.tensor.permute(order).reshape(shape)
 
 
 def _contract(a: Term, b: Term, keep: set[Any]) -> Term:
@@ -179,18 +242,17 @@ def _contract(a: Term, b: Term, keep: set[Any]) -> Term:
     sizes = dict(zip(a.labels + b.labels, (*a.tensor.shape, *b.tensor.shape), strict=True))
     labels = batch + rows + columns
     shape = tuple(sizes[c] for c in labels)
+    each = [[c] for c in batch]  # merged, they might have to be copied
     if not inner:  # nothing to sum: a broadcast product
-        left = _arrange(a, *[[c] for c in batch + rows])
+        left = _arrange(a, *each, *[[c] for c in rows])
         left = left.reshape((*left.shape, *(1,) * len(columns)))
-        right = _arrange(b, *[[c] for c in batch + columns])
+        right = _arrange(b, *each, *[[c] for c in columns])
         right = right.reshape(
             (*right.shape[: len(batch)], *(1,) * len(rows), *right.shape[len(batch) :])
         )
-        return Term(labels, left * right)
-    if batch:
-        out = MATMUL(_arrange(a, batch, rows, inner), _arrange(b, batch, inner, columns))
-    else:
-        out = MATMUL(_arrange(a, rows, inner), _arrange(b, inner, columns))
+        return Term(labels, left.times("mul", right, shape))
+    left, right = _arrange(a, *each, rows, inner), _arrange(b, *each, inner, columns)
+    out = left.times("matmul", right, (*left.shape[:-1], right.shape[-1]))
     return Term(labels, out.reshape(shape))
 
 
@@ -223,7 +285,7 @@ def _sizes(terms: list[Term]) -> dict[Any, int]:
     return sizes
 
 
-def _evaluate(terms: list[Term], output: Labels) -> Any:
+def _contract_all(terms: list[Term], output: Labels) -> Operand:
     sizes = _sizes(terms)
     terms = [_drop_ones(t, sizes) for t in terms]
     while len(terms) > 1:
@@ -232,8 +294,37 @@ def _evaluate(terms: list[Term], output: Labels) -> Any:
         keep = set(output).union(*(t.labels for t in others))
         terms = [*others, _contract(terms[i], terms[j], keep)]
     last = _sum_out(terms[0], output)
-    order = [last.labels.index(c) for c in output]
-    return last.tensor.permute(order)
+    return last.tensor.permute([last.labels.index(c) for c in output])
+
+
+def _plan(equation: Any, shapes: tuple[Any, ...], dtypes: tuple[DType, ...]) -> list[Step]:
+    """The steps of a contraction; the first, one for each operand, say nothing.
+
+    The equation is a text, or the labels of operands and of the result (None: it is not told).
+    """
+    inputs, output = _read_equation(equation) if isinstance(equation, str) else equation
+    if len(shapes) != len(inputs):
+        fewer = "fewer" if len(shapes) < len(inputs) else "more"
+        raise RuntimeError(
+            f"einsum(): {fewer} operands were provided ({len(shapes)}) than specified in "
+            f"the equation ({len(inputs)})"
+        )
+    steps = [Step("", ()) for _ in shapes]
+    terms: list[Term] = []
+    covered = 0
+    for i, (labels, shape, dtype) in enumerate(zip(inputs, shapes, dtypes, strict=True)):
+        full, here = _expand_ellipsis(labels, len(shape), i)
+        covered = max(covered, here)
+        terms.append(Term(full, Operand(steps, i, tuple(shape), dtype)))
+    result_labels = _output_labels([t.labels for t in terms], output, covered)
+    terms = [_take_diagonals(t, i) for i, t in enumerate(terms)]
+    out = _contract_all(terms, result_labels)
+    if len(steps) == len(shapes):  # the result is a tensor of its own
+        steps.append(Step("permute", (out.number,), (tuple(range(len(out.shape))),)))
+    return steps
+
+
+_known_plan = lru_cache(maxsize=1024)(_plan)
 
 
 @public()
@@ -249,28 +340,25 @@ def einsum(*args: Any) -> Tensor:
             "einsum(): must specify the equation string and at least one operand, or at least one "
             "operand and its subscripts list"
         )
-    if isinstance(args[0], str):
+    equation: Any = args[0]
+    if isinstance(equation, str):
         operands = list(args[1:])
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
             operands = list(operands[0])
-        inputs, output = _read_equation(args[0])
-        if len(operands) != len(inputs):
-            fewer = "fewer" if len(operands) < len(inputs) else "more"
-            raise RuntimeError(
-                f"einsum(): {fewer} operands were provided ({len(operands)}) than specified in "
-                f"the equation ({len(inputs)})"
-            )
     else:
         inputs, output, operands = _read_sublists(args)
+        equation = tuple(map(tuple, inputs)), None if output is None else tuple(output)
     for x in operands:
         if not is_tensor(x):
             raise TypeError(f"einsum(): operands must be Tensors, received {type(x).__name__}")
-    terms: list[Term] = []
-    covered = 0
-    for i, (labels, x) in enumerate(zip(inputs, operands, strict=True)):
-        full, here = _expand_ellipsis(labels, x.ndim, i)
-        covered = max(covered, here)
-        terms.append(Term(full, x))
-    result_labels = _output_labels([t.labels for t in terms], output, covered)
-    terms = [_take_diagonals(t, i) for i, t in enumerate(terms)]
-    return _evaluate(terms, result_labels)
+    shapes = tuple([tuple(x.shape) for x in operands])
+    known = all(n.__class__ is int for shape in shapes for n in shape)  # not a size that is open
+    steps = (_known_plan if known else _plan)(equation, shapes, tuple([x.dtype for x in operands]))
+    values = operands
+    for name, numbers, arguments in steps[len(operands) :]:
+        first, *others = [values[k] for k in numbers]
+        if name == "matmul":
+            values.append(MATMUL(first, *others))
+        else:
+            values.append(getattr(first, name)(*others, *arguments))
+    return values[-1]
