@@ -3,7 +3,8 @@
 A fragment that is called often costs about five microseconds a call, as much as NumPy's (Note [met
 fragments]); one that is composed of many operations saves a call of NumPy for each of them, one
 that takes them at each of many steps for each of those. Of an exponential or a logarithm NumPy's
-loops take five to twenty nanoseconds for each element, a fragment one.
+loops take five to twenty nanoseconds for each element, a fragment one; of a hyperbolic sine (a
+"costly" one) thirty, and SciPy's inverse of the error function two thousand.
 `ADJOINT_FRAGMENTS` in the environment sets one number for all: 0 has every operation run by the
 eager table, 1 every one that can be a fragment be one.
 """
@@ -16,7 +17,7 @@ from typing import Any
 
 from numpy import ndarray
 
-COMPUTED, COMPOSED, LOOPED = 1 << 11, 1 << 10, 1 << 7
+COMPUTED, COMPOSED, COSTLY, LOOPED = 1 << 11, 1 << 10, 1 << 9, 1 << 7
 # From here on an operation that has the same bits either way does not wait to be met again, and
 # ever new shapes of one operation have fragments of their own for longer.
 AT_ONCE, SEVERAL = 1 << 16, 1 << 13
@@ -27,7 +28,7 @@ LONG_LINE = 1 << 18
 # By what a record's `fragment` says.
 _LARGE = {
     "plain": COMPUTED, "computed": COMPUTED, "host": COMPUTED, "function": COMPOSED,
-    "composed": COMPOSED, "looped": LOOPED, "host_looped": LOOPED,
+    "composed": COMPOSED, "costly": COSTLY, "looped": LOOPED, "host_looped": LOOPED,
 }  # fmt: skip
 
 

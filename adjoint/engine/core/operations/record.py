@@ -148,7 +148,7 @@ class Record:
     position_of: str = ""  # it says where the result of this reduction is
     # How eager mode runs it (Note [fragments], Note [straight programs]). As a fragment, by what it
     # does with an element: "plain" (where NumPy gives the same bits), "computed", "function",
-    # "composed", "looped" (core.operations.large), "device" on a GPU alone, "host" and
+    # "composed", "costly", "looped" (core.operations.large), "device" on a GPU alone, "host" and
     # "host_looped" on the CPU alone, "" never; by default elementwise operations and reductions
     # are, others are not.
     fragment: str | None = None

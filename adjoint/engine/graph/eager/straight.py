@@ -45,6 +45,7 @@ from adjoint.engine.tensor.tensor import Tensor, wrap, wrap_all
 
 AFTER = 8  # calls of a kind: recording one takes as long as some dozens
 MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
+SLOW_BY_ELEMENT = frozenset({"function", "costly", "looped"})
 ROWS = 1 << 11  # elements of a public call's tensor: beyond, what is a fragment stays one
 KEPT = 2048  # kinds
 OFTEN = 16  # calls of a program: writing its rows takes as long as they save in some dozens
@@ -302,7 +303,15 @@ def is_better_compiled(graph: DataflowGraph, of_call: bool) -> bool:
     if of_call and is_beyond_rows(node):
         return True
     parts = [part for part in inline(graph).nodes if not part.record.is_view]
-    return len(parts) >= SEVERAL or any(part.record.fragment == "function" for part in parts)
+    return len(parts) >= SEVERAL or any(is_slow_by_element(part) for part in parts)
+
+
+def is_slow_by_element(node: Node) -> bool:
+    """Whether an operation's kernel takes its time for each element, or for each place in a window
+    of images, where a fragment's do not."""
+    record = node.record
+    by_element = record.family == "elementwise" or record.keeps_layout == "images"
+    return by_element and record.fragment in SLOW_BY_ELEMENT
 
 
 def is_one_fragment(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> bool:

@@ -15,7 +15,12 @@ _ERF = 2 / math.sqrt(math.pi)
 _BOTH = ("", "special")
 
 ERF = elementwise(
-    "erf", lambda x: _ERF * (-x * x).exp(), promotion="float", accepts="f", cost="function"
+    "erf",
+    lambda x: _ERF * (-x * x).exp(),
+    promotion="float",
+    accepts="f",
+    cost="function",
+    fragment="costly",
 )
 ERFC = elementwise(
     "erfc",
@@ -30,7 +35,7 @@ ERFINV = elementwise(
     lambda x: x.erfinv().square().exp() / _ERF,
     promotion="float",
     accepts="f",
-    fragment="function",
+    fragment="looped",
 )
 
 

@@ -36,11 +36,17 @@ EXP = elementwise(
 EXP2 = elementwise(
     "exp2", lambda out: out * LN2, promotion="float", cost="function", never_negative_zero=True
 )
-EXPM1 = elementwise("expm1", lambda out: out + 1, promotion="float", cost="function")
+EXPM1 = elementwise(
+    "expm1", lambda out: out + 1, promotion="float", cost="function", fragment="costly"
+)
 LOG = elementwise("log", lambda x: 1 / x, promotion="float", cost="function")
 LOG2 = elementwise("log2", lambda x: 1 / (x * LN2), promotion="float", cost="function")
-LOG10 = elementwise("log10", lambda x: 1 / (x * LN10), promotion="float", cost="function")
-LOG1P = elementwise("log1p", lambda x: 1 / (x + 1), promotion="float", cost="function")
+LOG10 = elementwise(
+    "log10", lambda x: 1 / (x * LN10), promotion="float", cost="function", fragment="costly"
+)
+LOG1P = elementwise(
+    "log1p", lambda x: 1 / (x + 1), promotion="float", cost="function", fragment="costly"
+)
 SIGMOID = elementwise(
     "sigmoid",
     lambda out: out * (1 - out),
@@ -57,6 +63,7 @@ LOGADDEXP = elementwise(
     accepts="fc",
     tensors=2,
     cost="function",
+    fragment="costly",
 )
 LOGADDEXP2 = elementwise(
     "logaddexp2",

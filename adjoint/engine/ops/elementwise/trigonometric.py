@@ -45,18 +45,31 @@ def _sinc_partial(x: Any) -> Any:
 
 SIN = elementwise("sin", lambda x: x.cos(), promotion="float", cost="function")
 COS = elementwise("cos", lambda x: -x.sin(), promotion="float", cost="function")
-TAN = elementwise("tan", lambda out: 1 + out * out, promotion="float", cost="function")
-ASIN = elementwise("asin", lambda x: (1 - x * x).rsqrt(), promotion="float", cost="function")
-ACOS = elementwise("acos", lambda x: -(1 - x * x).rsqrt(), promotion="float", cost="function")
+TAN = elementwise(
+    "tan", lambda out: 1 + out * out, promotion="float", cost="function", fragment="costly"
+)
+ASIN = elementwise(
+    "asin", lambda x: (1 - x * x).rsqrt(), promotion="float", cost="function", fragment="costly"
+)
+ACOS = elementwise(
+    "acos", lambda x: -(1 - x * x).rsqrt(), promotion="float", cost="function", fragment="costly"
+)
 ATAN = elementwise("atan", lambda x: 1 / (x * x + 1), promotion="float", cost="function")
-SINH = elementwise("sinh", lambda x: x.cosh(), promotion="float", cost="function")
+SINH = elementwise(
+    "sinh", lambda x: x.cosh(), promotion="float", cost="function", fragment="costly"
+)
 COSH = elementwise(
-    "cosh", lambda x: x.sinh(), promotion="float", cost="function", never_negative_zero=True
+    "cosh",
+    lambda x: x.sinh(),
+    promotion="float",
+    cost="function",
+    never_negative_zero=True,
+    fragment="costly",
 )
 TANH = elementwise("tanh", lambda out: 1 - out * out, promotion="float", cost="function")
 ASINH = elementwise("asinh", lambda x: (x * x + 1).rsqrt(), promotion="float", fragment="function")
 ACOSH = elementwise("acosh", _acosh_partial, promotion="float", fragment="function")
-ATANH = elementwise("atanh", lambda x: 1 / (1 - x * x), promotion="float", fragment="function")
+ATANH = elementwise("atanh", lambda x: 1 / (1 - x * x), promotion="float", fragment="costly")
 ATAN2 = elementwise(
     "atan2",
     lambda x, y: _atan2_partial(y, x, y),
@@ -64,7 +77,7 @@ ATAN2 = elementwise(
     promotion="float",
     accepts="f",
     tensors=2,
-    fragment="function",
+    fragment="costly",
 )
 HYPOT = elementwise(
     "hypot",

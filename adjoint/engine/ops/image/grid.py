@@ -180,15 +180,15 @@ def _pull(
     return next(gradients) if wanted[0] else None, next(gradients) if wanted[1] else None
 
 
-GRID_SAMPLER = composite("grid_sampler", _sample, fragment="computed")
-# In eager mode on a GPU, which has kernels of both, and of some thousand elements on the CPU, which
+GRID_SAMPLER = composite("grid_sampler", _sample, fragment="looped")
+# In eager mode on a GPU, which has kernels of both, and of some hundred elements on the CPU, which
 # has templates.
 GRID_SAMPLER_WHOLE = composite(
-    "grid_sampler_whole", _sample, joint=_pull, operands=("x", "y"), fragment="host",
+    "grid_sampler_whole", _sample, joint=_pull, operands=("x", "y"), fragment="host_looped",
     lies_in_rows=True,
 )  # fmt: skip
 GRID_SAMPLER_GRADIENT = composite(
-    "grid_sampler_gradient", _pulled, operands=("g", "x", "y"), outputs=0, fragment="host",
+    "grid_sampler_gradient", _pulled, operands=("g", "x", "y"), outputs=0, fragment="host_looped",
     lies_in_rows=True,
 )  # fmt: skip
 

@@ -95,7 +95,7 @@ MAX_POOL_BACKWARD = composite(
     operands=("g", "at"),
     keeps_layout="images",
     by_channels=_max_backward_by_channels,
-    fragment="computed",
+    fragment="looped",
 )
 
 
@@ -122,7 +122,7 @@ MAX_POOL: Record = primitive(
     by_channels=_max_by_channels,
     outputs=2,
     rounding="exact",
-    fragment="computed",
+    fragment="looped",
     in_steps=True,
 )
 

@@ -35,11 +35,15 @@ POLYGAMMA: Record = elementwise(
     lambda x, n: POLYGAMMA(x, n=n + 1),
     promotion="float",
     accepts="f",
-    fragment="function",
+    fragment="looped",
 )
-I0: Record = elementwise("i0", lambda x: I1(x), promotion="float", accepts="f")
+I0: Record = elementwise("i0", lambda x: I1(x), promotion="float", accepts="f", fragment="costly")
 I1: Record = elementwise(
-    "i1", lambda x, out: I0(x) - over(out, x, 0.5), promotion="float", accepts="f"
+    "i1",
+    lambda x, out: I0(x) - over(out, x, 0.5),
+    promotion="float",
+    accepts="f",
+    fragment="costly",
 )
 IGAMMA = elementwise("igamma", _igamma_order_partial, _igamma_partial, accepts="f", tensors=2)
 IGAMMAC = elementwise(
