@@ -111,3 +111,102 @@ def test_alpha_is_a_number_of_the_dtype(length: int, dtype: str, alpha: Any, wan
             x.index_add_(0, index, rows, alpha=alpha)
     else:
         assert x.index_add_(0, index, rows, alpha=alpha)[:3].tolist() == [want, want, 1]
+
+
+KINDS = ["float32", "float64", "bfloat16", "int64", "uint8", "bool", "complex64"]
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_slices_are_written_in_place(dim: int, dtype: str) -> None:
+    """Whatever lies around a view stays; of equal indices the last has its say."""
+    rng = np.random.default_rng(3)
+    kind = getattr(ad, dtype)
+    for view in (lambda t: t, lambda t: t[:, 1:], lambda t: t.transpose(0, 2), lambda t: t[::2]):
+        whole = ad.tensor(rng.integers(0, 90, (40, 13, 21))).to(kind)
+        shown = view(whole)
+        size = shown.shape[dim]
+        index = rng.integers(0, size, 9)
+        shape = [*shown.shape]
+        shape[dim] = len(index)
+        source = ad.tensor(rng.integers(0, 90, shape)).to(kind)
+        every = (slice(None),) * (dim % 3)
+        value = True if dtype == "bool" else 7
+        signed = ad.tensor(np.where(rng.random(9) < 0.5, index, index - size))
+        for write, given in (
+            (lambda t: t.index_copy_(dim, ad.tensor(index), source), source),  # noqa: B023
+            (lambda t: t.index_fill_(dim, signed, value), value),  # noqa: B023
+        ):
+            mine = whole.clone()
+            wanted = mine.to(ad.complex128).numpy().copy()
+            part = view(ad.from_numpy(wanted)).numpy()
+            given = given.to(ad.complex128).numpy() if isinstance(given, ad.Tensor) else given
+            part[(*every, index)] = given
+            target, version = view(mine), mine._version
+            assert write(target) is target
+            np.testing.assert_array_equal(mine.to(ad.complex128).numpy(), wanted)
+            assert mine._version == version + 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bfloat16"])
+def test_slices_are_added_along_every_dimension(dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    kind = getattr(ad, dtype)
+    for dim, shape in ((1, (30, 200)), (1, (9, 50, 20)), (2, (7, 30, 40)), (-1, (3, 2000))):
+        x, index = rng.integers(0, 50, shape), rng.integers(0, shape[dim], 150)
+        rows = rng.integers(
+            0, 9, tuple(150 if d == dim % len(shape) else n for d, n in enumerate(shape))
+        )
+        want = x.copy()
+        np.add.at(want, (*(slice(None),) * (dim % len(shape)), index), rows)
+        table = ad.tensor(x).to(kind)
+        version = table._version
+        table.index_add_(dim, ad.tensor(index), ad.tensor(rows).to(kind))
+        got = ad.tensor(x).to(kind).index_add(dim, ad.tensor(index), ad.tensor(rows).to(kind))
+        assert table.equal(got)
+        assert table._version == version + 1
+        if dtype != "bfloat16":
+            np.testing.assert_array_equal(table.numpy(), want)
+
+
+def test_elements_are_put_in_place() -> None:
+    rng = np.random.default_rng(5)
+    x, index = rng.integers(0, 50, (90, 70)), rng.integers(-6300, 6300, (20, 5))
+    values = rng.integers(0, 50, (20, 5))
+    want = x.copy()
+    want.reshape(-1)[index.reshape(-1)] = values.reshape(-1)
+    for turned in (False, True):
+        table = ad.tensor(x if not turned else np.ascontiguousarray(x.T))
+        target = table.t() if turned else table
+        target.put_(ad.tensor(index), ad.tensor(values))
+        np.testing.assert_array_equal(target.numpy(), want)
+    table = ad.tensor(x)
+    table.put_(ad.tensor([1]), table[5, :1])  # which shares its memory
+    assert table[0, 1] == x[5, 0]
+
+
+@pytest.mark.parametrize("bad", [90, -91])
+def test_an_index_out_of_bounds_writes_nothing(bad: int) -> None:
+    x = ad.ones(90, 70)
+    index = ad.tensor([3, bad])
+    for write in (
+        lambda: x.index_copy_(0, index, ad.zeros(2, 70)),
+        lambda: x.index_copy_(0, ad.tensor([3, -1]), ad.zeros(2, 70)),  # which takes none below 0
+        lambda: x.index_fill_(0, index, 0.0),
+        lambda: x.index_add_(1, ad.tensor([3, 70]), ad.zeros(90, 2)),
+        lambda: x.put_(ad.tensor([3, 6300]), ad.zeros(2)),
+    ):
+        with pytest.raises((IndexError, RuntimeError), match="out of (bounds|range)"):
+            write()
+    assert x.eq(1).all()
+
+
+def test_what_is_followed_is_written_by_the_operation() -> None:
+    x, source = ad.zeros(90, 70), ad.ones(2, 70, requires_grad=True)
+    index = ad.tensor([1, 2])
+    y = x.clone().index_copy_(0, index, source)
+    y.sum().backward()
+    assert source.grad is not None
+    assert source.grad.eq(1).all()
+    with pytest.raises(RuntimeError, match="leaf"):
+        ad.zeros(90, 70, requires_grad=True).index_fill_(0, index, 1.0)

@@ -396,6 +396,8 @@ class Buffers:
     put_where: Any
     put_into: Any
     add_into_at: Any
+    add_slices: Any
+    write_slices: Any
 
 
 HOOKS.array = Buffers

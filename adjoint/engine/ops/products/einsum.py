@@ -31,7 +31,7 @@ Labels = list[Any]
 
 
 class Step(NamedTuple):
-    """One operation of a contraction, on tensors by their numbers; its result is the next number."""
+    """One operation of a contraction, on tensors by number; its result has the next one."""
 
     name: str  # of a method of the first
     operands: tuple[int, ...]

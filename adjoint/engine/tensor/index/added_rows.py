@@ -1,4 +1,5 @@
-"""`index_add_` and `index_put_(accumulate=True)` in the memory of their target.
+"""`index_add_`, `index_copy_`, `index_fill_`, `put_`, `index_put_(accumulate=True)`: in the memory of
+their target.
 
 What they give is otherwise a tensor of its own, which is copied: of a long table of which few rows
 change, that takes most of the time. Whatever is not as expected here is left to the operation
@@ -18,6 +19,7 @@ from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.ops.common.arguments import checked_scalar
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.writing.filling import holds
 from adjoint.engine.tensor.writing.mutation import constants, direct_array
 
 WORTH = 4096  # elements of a target from which on its copy costs more than to look
@@ -29,15 +31,85 @@ def index_add(target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return False
     dim, index, source = args
     alpha = kwargs.get("alpha", 1)
-    if type(dim) is not int or dim not in (0, -target.ndim) or not is_tensor(index):
-        return False
-    if index.ndim != 1 or type(alpha) not in (int, float):
+    if type(alpha) not in (int, float):
         return False
     if alpha != 1:
         if not (is_tensor(source) and source.dtype.is_floating_point):
             return False
         source = source * checked_scalar("index_add", alpha, source.dtype)
-    return _add(target, (index,), source, wrap=False)
+    d = _dimension(target, dim, index)
+    return (
+        d is not None
+        and _fits(target, d, index, source)
+        and _written(target, HOOKS.array.add_slices, source._array, d, index._array)
+    )
+
+
+def index_copy(target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """`target.index_copy_(dim, index, source)`; False: nothing was done."""
+    if len(args) != 3 or kwargs or not _is_long(target):
+        return False
+    dim, index, source = args
+    d = _dimension(target, dim, index)
+    return (
+        d is not None
+        and _fits(target, d, index, source)
+        and _written(target, HOOKS.array.write_slices, source._array, d, index._array, False)
+    )
+
+
+def index_fill(target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """`target.index_fill_(dim, index, value)` of a number; False: nothing was done."""
+    if len(args) != 3 or kwargs or not _is_long(target):
+        return False
+    dim, index, value = args
+    d = _dimension(target, dim, index)
+    if d is None or not constants(index) or not holds(value, target):
+        return False
+    return _written(target, HOOKS.array.write_slices, value, d, index._array, True)
+
+
+def put(target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """`target.put_(index, source)`; False: nothing was done."""
+    if len(args) != 2 or kwargs or not _is_long(target) or not target._array.flags.c_contiguous:
+        return False
+    index, source = args
+    if not is_tensor(index) or index.dtype is not int64 or not is_tensor(source):
+        return False
+    if source.dtype is not target.dtype or source.numel() != index.numel() or source.is_sparse:
+        return False
+    if not constants(index, source):
+        return False
+    values, picks = (x._array.reshape(-1) for x in (source, index))
+    return _written(
+        target, lambda into: HOOKS.array.write_slices(into.reshape(-1), values, 0, picks, True)
+    )
+
+
+def _dimension(target: Tensor, dim: Any, index: Any) -> int | None:
+    """Along which dimension a vector of indices goes; None where it is none, or not there."""
+    if type(dim) is not int or not -target.ndim <= dim < target.ndim:
+        return None
+    if not is_tensor(index) or index.dtype is not int64 or index.ndim != 1:
+        return None
+    return dim % target.ndim
+
+
+def _fits(target: Tensor, dim: int, index: Tensor, source: Any) -> bool:
+    """Whether a tensor has a slice of the target's for each index, and nobody follows it."""
+    if not is_tensor(source) or source.dtype is not target.dtype or source.is_sparse:
+        return False
+    wanted = (*target.shape[:dim], index.shape[0], *target.shape[dim + 1 :])
+    return tuple(source.shape) == wanted and constants(source, index)
+
+
+def _written(target: Tensor, write: Callable[..., bool], *arguments: Any) -> bool:
+    """Whether something was written into the memory of a target."""
+    into = direct_array(target)
+    if into is None or not write(into, *arguments):
+        return False
+    target._storage.version += 1
+    return True
 
 
 def index_put(target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -56,7 +128,10 @@ def index_put(target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 # By the operation's name.
 IN_MEMORY: dict[str, Callable[[Tensor, tuple[Any, ...], dict[str, Any]], bool]] = {
     "index_add": index_add,
+    "index_copy": index_copy,
+    "index_fill": index_fill,
     "index_put": index_put,
+    "put": put,
 }
 
 
@@ -77,10 +152,5 @@ def _add(target: Tensor, indices: Sequence[Any], values: Any, wrap: bool) -> boo
         return False
     if any(i.dtype is not int64 for i in indices) or not constants(values, *indices):
         return False
-    into = direct_array(target)
-    if into is None:
-        return False
-    if not HOOKS.array.add_into_at(into, values._array, [i._array for i in indices], wrap):
-        return False
-    target._storage.version += 1
-    return True
+    places = [i._array for i in indices]
+    return _written(target, HOOKS.array.add_into_at, values._array, places, wrap)

@@ -109,7 +109,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     if 0 in input._array.strides and (once := _without_repeats(input)) is not input:
         once.fill_(value)
         return input
-    if _fits(value, input):
+    if holds(value, input):
         array = direct_array(input)
         if array is not None:
             HOOKS.array.copy_into(array, value)
@@ -129,7 +129,7 @@ def _without_repeats(target: Tensor) -> Tensor:
     return target
 
 
-def _fits(value: Any, target: Tensor) -> bool:
+def holds(value: Any, target: Tensor) -> bool:
     """Whether a number can be written to a tensor as it is: it is in the range of its dtype."""
     dtype, kind = target.dtype, type(value)
     if dtype.is_inexact:
@@ -176,7 +176,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         raise ShapeError(
             f"fill_diagonal_: all dimensions of input must be of equal length, received {shape}"
         )
-    array = direct_array(self) if not wrap and _fits(fill_value, self) else None
+    array = direct_array(self) if not wrap and holds(fill_value, self) else None
     if array.__class__ is ndarray and len(shape) == 2 and array.flags.c_contiguous:
         columns = shape[1]
         steps = array.reshape(-1)[: columns * columns : columns + 1]

@@ -1,7 +1,8 @@
 """Arrays in the CPU's memory overwritten: by one value in all elements, or by another's elements.
 
-Large ones that lie in one piece, or in rows, are moved by all workers (`backends.llvm.program.moves`), once a
-compiler is loaded, or so much was moved that it would have paid to load one.
+Large ones that lie in one piece, or in rows, are moved by all workers
+(`backends.llvm.program.moves`), once a compiler is loaded, or so much was moved that it would have
+paid to load one.
 """
 
 from __future__ import annotations
@@ -141,8 +142,10 @@ def fill_rows(target: Any, one: Any) -> bool:
 
 
 def zero_triangle(target: Any, diagonal: int, lower: bool) -> bool:
-    """Set what lies beyond a diagonal of matrices to zeros, where they lie: what `tril_` (lower) and
-    `triu_` do, which then touch nothing else. False: nothing is done."""
+    """Set what lies beyond a diagonal of matrices to zeros, where they lie. False: nothing is done.
+
+    That is what `tril_` (lower) and `triu_` do, which then touch nothing else.
+    """
     if target.ndim < 2 or target.nbytes < TRIANGLE or not target.flags.writeable:
         return False
     if target.strides[-1] != target.itemsize:  # the other triangle of what is turned around

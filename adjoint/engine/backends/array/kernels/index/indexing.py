@@ -14,6 +14,7 @@ from adjoint.engine.backends.array.buffers import Buffers
 from adjoint.engine.backends.array.devices import library
 from adjoint.engine.backends.array.dtypes import accumulator
 from adjoint.engine.backends.array.kernels.order import choosing
+from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.backends.array.table import lowers, on_device, row_major
 from adjoint.engine.core.errors import BoundsError
 from adjoint.engine.core.operations.record import HOOKS
@@ -178,6 +179,52 @@ NATIVELY_ADDED = frozenset("float32 float64 int8 uint8 int16 int32 int64".split(
 FEW_ADDED = 256  # elements up to which NumPy's loop is done before native code is found
 
 
+SHORT_SLICE = 64  # elements of a table that are worth a call of native code
+
+
+def write_slices(target: Array, values: Any, dim: int, picks: Array, wrap: bool) -> bool:
+    """Write slices, or one number, where a vector of indices says, to an array itself.
+
+    False, and nothing is done, where an index is out of bounds or arrays share memory.
+    """
+    size = target.shape[dim]
+    if not target.size or wrong_index(np, picks, size, -size if wrap else 0) is not None:
+        return False
+    given = np.empty((), target.dtype) if values.__class__ is not np.ndarray else values
+    if given is not values:
+        quietly(np.copyto, (given, values), {"casting": "unsafe"})
+    if np.may_share_memory(target, given) or np.may_share_memory(target, picks):
+        return False
+    if target.dtype.kind == "V" and target.dtype.names is None:  # which NumPy copies as bytes
+        words = f"u{target.dtype.itemsize}"
+        target, given = target.view(words), given.view(words)
+    target[(slice(None),) * dim + (picks,)] = given
+    return True
+
+
+def add_slices(target: Array, values: Array, dim: int, picks: Array) -> bool:
+    """Add slices where a vector of indices says, to an array itself; False as in `add_into`."""
+    if dim == 0:
+        return add_into(target, values, (picks,), wrap=False)
+    if not is_added_natively(target, values, (picks,)):
+        return False
+    outer, row = math.prod(target.shape[:dim]), math.prod(target.shape[dim + 1 :])
+    if len(picks) * row < SHORT_SLICE:
+        return False
+    rows = np.ascontiguousarray(values).reshape(-1, row)
+    tables = target.reshape(outer, target.shape[dim], row)
+    return bool(HOOKS.add_rows(tables, rows, np.ascontiguousarray(picks), False))
+
+
+def is_added_natively(target: Array, values: Array, indices: Sequence[Array]) -> bool:
+    """Whether native code adds values to an array itself: many of them, which lie apart from it."""
+    if DTYPE_OF[target.dtype].name not in NATIVELY_ADDED or values.size <= FEW_ADDED:
+        return False
+    if not (target.flags.carray and values.flags.aligned):
+        return False
+    return not any(np.may_share_memory(target, a) for a in (values, *indices))
+
+
 def add_into(target: Array, values: Array, coordinates: Sequence[Array], wrap: bool = True) -> bool:
     """Add values at coordinates, one of these a dimension, to an array itself.
 
@@ -200,7 +247,7 @@ def add_into(target: Array, values: Array, coordinates: Sequence[Array], wrap: b
                 return False
         where = flat_positions(np, sizes, in_bounds(np, sizes, tuple(coordinates))).reshape(-1)
     if many:
-        return bool(HOOKS.add_rows(target.reshape(-1, row), rows, where, wrap))
+        return bool(HOOKS.add_rows(target.reshape(1, -1, row), rows, where, wrap))
     places = where[:, None] * row + np.arange(row)
     np.add.at(target.reshape(-1), places.reshape(-1), rows.reshape(-1))
     return True
@@ -208,6 +255,8 @@ def add_into(target: Array, values: Array, coordinates: Sequence[Array], wrap: b
 
 Buffers.put_into = staticmethod(put_into)
 Buffers.add_into_at = staticmethod(add_into)
+Buffers.add_slices = staticmethod(add_slices)
+Buffers.write_slices = staticmethod(write_slices)
 Buffers.fill_where = staticmethod(fill_where)
 Buffers.put_where = staticmethod(put_where)
 
