@@ -116,6 +116,30 @@ def test_einsum_equals_numpy(equation: str, shapes: Any) -> None:
     np.testing.assert_allclose(got.numpy(), np.einsum(equation, *arrays), rtol=1e-12, atol=1e-12)
 
 
+def test_einsum_of_any_equation_equals_numpy() -> None:
+    """Of operands as they lie, met twice: the second time its steps are known."""
+    rng = np.random.default_rng(5)
+    for _ in range(150):
+        sizes = dict(zip("abcde", rng.integers(1, 5, 5).tolist(), strict=True))
+        given = ["".join(rng.choice([*"abcde"], rng.integers(0, 4), False)) for _ in range(3)]
+        given = given[: rng.integers(1, 4)]
+        used = [*dict.fromkeys("".join(given))]
+        out = "".join(rng.permutation(used)[: rng.integers(0, len(used) + 1)]) if used else ""
+        equation = f"{','.join(given)}->{out}"
+        arrays = [rng.integers(-5, 6, [sizes[c] for c in g]) for g in given]
+        want = np.einsum(equation, *arrays, optimize=False)
+        for kind in (ad.float64, ad.int64):
+            turned = [
+                ad.tensor(np.asarray(x.T).copy()).permute(tuple(range(x.ndim))[::-1])
+                for x in arrays
+            ]
+            for _ in range(2):
+                got = ad.einsum(equation, *[x.to(kind) for x in turned])
+                assert got.shape == want.shape
+                np.testing.assert_array_equal(got.numpy(), want, err_msg=equation)
+            assert got.dtype is kind
+
+
 def test_low_rank_factors_reproduce_a_low_rank_matrix() -> None:
     ad.manual_seed(0)
     a = matrix(20, 3) @ matrix(3, 15, seed=1)

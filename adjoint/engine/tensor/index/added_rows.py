@@ -1,5 +1,5 @@
-"""`index_add_`, `index_copy_`, `index_fill_`, `put_`, `index_put_(accumulate=True)`: in the memory of
-their target.
+"""`index_add_`, `index_copy_`, `index_fill_`, `put_` and `index_put_(accumulate=True)` in the
+memory of their target.
 
 What they give is otherwise a tensor of its own, which is copied: of a long table of which few rows
 change, that takes most of the time. Whatever is not as expected here is left to the operation

@@ -24,9 +24,9 @@ PIECE = 4  # words of a piece: where from, how far to its next row, bytes of a r
 
 # Words: where to, how many bytes, where from (a copy), one byte or -1 (a fill), the pattern. To
 # join: where to, how far to the next row, rows, pieces, where these are told of. To fill rows:
-# where to, how far to the next row, rows of a matrix, how far to the next matrix, matrices, one byte
-# or -1, the pattern, bytes of a row, and where in the first row of a matrix writing begins and ends,
-# each with how much further on it is from row to row.
+# where to, how far to the next row, rows of a matrix, how far to the next matrix, matrices, one
+# byte or -1, the pattern, bytes of a row, and where in the first row of a matrix writing begins and
+# ends, each with how much further on it is from row to row.
 _TEXT = f"""
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
