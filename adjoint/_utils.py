@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from adjoint.engine.backends.array.gpu.cuda import is_available
+from adjoint.engine.backends.array.gpu.cuda import device_count, is_available
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DeviceError
@@ -61,6 +61,21 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
     return tuple(parts)
 
 
+def _take_tensors(tensors: Iterable[Tensor], size_limit: int) -> Iterator[list[Tensor]]:
+    """Tensors in groups of one kind, of at most so many bytes unless one alone has more."""
+    groups: dict[str, tuple[list[Tensor], int]] = {}
+    for tensor in tensors:
+        parts = (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
+        size = sum(part.nbytes for part in parts)
+        group, held = groups.get(tensor.type(), ([], 0))
+        if group and held + size > size_limit:
+            yield group
+            group, held = [], 0
+        groups[tensor.type()] = ([*group, tensor], held + size)
+    for group, _ in groups.values():
+        yield group
+
+
 class KeyErrorMessage(str):
     """A KeyError's message that is shown as it is, without quotes."""
 
@@ -95,6 +110,18 @@ class ExceptionWrapper:
 def _get_available_device_type() -> str | None:
     """The kind of accelerator there is, or None."""
     return "cuda" if is_available() else None
+
+
+def _get_all_device_indices() -> list[int] | None:
+    """The numbers of the GPUs there are; None where there is none."""
+    return list(range(device_count())) if is_available() else None
+
+
+def _get_devices_properties(device_ids: Sequence[int]) -> list[Any] | None:
+    """What is known of GPUs; None where there is none."""
+    if not is_available():
+        return None
+    return [_get_device_module("cuda").get_device_properties(index) for index in device_ids]
 
 
 def _get_device_module(device_type: str) -> Any:

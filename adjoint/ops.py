@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from adjoint.library.aten_names import NAMES
 
 SPACES = ("nn.functional", "linalg", "special", "fft")
 # Namespaces of PyTorch's whose operations tables of handlers name; they refuse when called.
+VISION = frozenset("deform_conv2d nms ps_roi_align ps_roi_pool roi_align roi_pool".split())
 NAMED_ONLY = frozenset(
     "_c10d_functional c10d_functional c10d fsdp prims quantized_decomposed".split()
 )
@@ -140,18 +142,21 @@ class Namespace:
         full = f"{self._name}::{name}"
         if full in OPERATIONS:
             return OPERATIONS[full]
+        if self._name == "torchvision" and name in VISION:
+            return OpOverload(full, getattr(importlib.import_module("adjoint.vision.ops"), name))
         if self._name in NAMED_ONLY:
             return OpOverload(full, None)
         if self._name != "aten":
             raise AttributeError(
                 f"'_OpNamespace' '{self._name}' object has no attribute '{name}'", name=name
             )
-        operation = OpOverload(full, _built_in(name))
+        operation = OpOverload(full, built_in(name))
         self.__dict__[name] = operation
         return operation
 
 
-def _built_in(name: str) -> Callable[..., Any] | None:
+def built_in(name: str) -> Callable[..., Any] | None:
+    """Our function of an operation's inner name (`linalg_inv`, `gelu`), or None."""
     HOOKS.load_rest()
     if name in NAMES:
         return NAMES[name]

@@ -10,6 +10,7 @@ from adjoint.engine.core.state.loading import lacking as _lacking
 debug = False
 git_version = "unknown"
 hip: str | None = None
+rocm: str | None = None
 xpu: str | None = None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from adjoint.engine.autodiff.tape.modes import set_grad_enabled
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.overrides import THREAD, having
@@ -23,8 +24,34 @@ from adjoint.library.schemas import parse_schema as parse_schema
 from adjoint.library.tags import Tag as Tag
 
 
-class _nn:
-    """Helpers of PyTorch's compiled layers."""
+class _InnerNames(type):
+    """A table of compiled functions by their inner names: ours, as `ops.aten` finds them."""
+
+    def __getattr__(cls, name: str) -> Any:
+        found = importlib.import_module("adjoint.ops").built_in(name)
+        if found is None or name.startswith("__"):
+            raise _lacking(f"{__name__}.{cls.__name__}", name)
+        return found
+
+
+class _VariableFunctions(metaclass=_InnerNames):
+    """Functions of tensors."""
+
+
+class _linalg(metaclass=_InnerNames):
+    """Linear algebra: `linalg_inv`."""
+
+
+class _fft(metaclass=_InnerNames):
+    """Fourier transforms: `fft_fft`."""
+
+
+class _special(metaclass=_InnerNames):
+    """Special functions: `special_expit`."""
+
+
+class _nn(metaclass=_InnerNames):
+    """Functions of layers, and helpers of theirs."""
 
     @staticmethod
     def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
@@ -56,6 +83,9 @@ class _cpu:
     _is_amx_tile_supported = _is_avx512_vnni_supported = _is_vnni_supported
 
 
+_TensorBase = TensorBase = Tensor  # what PyTorch's class inherits from: here it is the class
+
+
 class PyTorchFileReader:
     """Refused: files are read by `load`."""
 
@@ -75,6 +105,11 @@ def DisableTorchFunctionSubclass() -> Any:
 def DisableTorchFunction() -> Any:
     """A `with` block in which nothing is taken over."""
     return having(functions=False)
+
+
+def _is_torch_function_enabled() -> bool:
+    """Whether values and modes may take functions over."""
+    return THREAD.functions
 
 
 def _is_torch_function_mode_enabled() -> bool:
@@ -122,6 +157,7 @@ _JIT_SWITCHES: dict[str, Any] = {
     "_jit_set_texpr_fuser_enabled": True,
     "_jit_override_can_fuse_on_cpu": False,
     "_jit_override_can_fuse_on_gpu": False,
+    "_jit_set_nvfuser_enabled": False,
 }
 
 
@@ -146,6 +182,11 @@ _jit_can_fuse_on_gpu = _jit_can_fuse_on_cpu
 
 # What PyTorch was built with, beside CUDA, which torch.cuda tells.
 _has_xpu = _has_mps = _has_mkldnn = False
+
+
+def _set_grad_enabled(mode: bool) -> None:
+    """Set whether operations are recorded, in this thread, until it is set again."""
+    set_grad_enabled(mode)
 
 
 def _get_tracing_state() -> None:

@@ -3,3 +3,9 @@
 from adjoint.engine.autodiff.levels.function import Function as Function
 from adjoint.engine.autodiff.levels.function import FunctionCtx as FunctionCtx
 from adjoint.engine.autodiff.levels.function import once_differentiable as once_differentiable
+
+BackwardCFunction = FunctionCtx  # what PyTorch's contexts inherit from
+
+
+class InplaceFunction(Function):
+    """What older programs inherit from for functions that may write to their input."""

@@ -18,6 +18,9 @@ from adjoint.distributed.communication.collectives import (
     all_gather_coalesced as all_gather_coalesced,
 )
 from adjoint.distributed.communication.collectives import (
+    all_gather_into_tensor as _all_gather_base,  # noqa: F401 (its older name)
+)
+from adjoint.distributed.communication.collectives import (
     all_gather_into_tensor as all_gather_into_tensor,
 )
 from adjoint.distributed.communication.collectives import all_reduce as all_reduce
@@ -32,6 +35,9 @@ from adjoint.distributed.communication.collectives import gather as gather
 from adjoint.distributed.communication.collectives import monitored_barrier as monitored_barrier
 from adjoint.distributed.communication.collectives import reduce as reduce
 from adjoint.distributed.communication.collectives import reduce_scatter as reduce_scatter
+from adjoint.distributed.communication.collectives import (
+    reduce_scatter_tensor as _reduce_scatter_base,  # noqa: F401 (its older name)
+)
 from adjoint.distributed.communication.collectives import (
     reduce_scatter_tensor as reduce_scatter_tensor,
 )

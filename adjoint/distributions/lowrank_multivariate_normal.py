@@ -37,6 +37,15 @@ def low_rank_mahalanobis(factor: Tensor, diagonal: Tensor, x: Tensor, tril: Tens
     return (x.pow(2) / diagonal).sum(-1) - z.pow(2).sum(-1)
 
 
+# PyTorch's names.
+_batch_capacitance_tril = capacitance_tril
+_batch_lowrank_mahalanobis = low_rank_mahalanobis
+
+
+def _batch_lowrank_logdet(W: Tensor, D: Tensor, capacitance_tril: Tensor) -> Tensor:
+    return log_det(D, capacitance_tril)
+
+
 class LowRankMultivariateNormal(Distribution):
     """Normal vectors of covariance W W^T + D, at a cost linear in their size.
 

@@ -28,7 +28,14 @@ def mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
     return z.pow(2).sum(-1)
 
 
-_precision_to_scale_tril = precision_to_scale_tril  # PyTorch's name
+def _batch_mv(bmat: Tensor, bvec: Tensor) -> Tensor:
+    """Matrices by vectors, batches broadcast."""
+    return (bmat @ bvec.unsqueeze(-1)).squeeze(-1)
+
+
+# PyTorch's names.
+_precision_to_scale_tril = precision_to_scale_tril
+_batch_mahalanobis = mahalanobis
 
 
 class MultivariateNormal(ByFactor, Distribution):

@@ -207,6 +207,26 @@ def optimized_execution(should_optimize: bool) -> Any:
     return contextlib.nullcontext()
 
 
+def set_fusion_strategy(strategy: Any) -> list[tuple[str, int]]:
+    """Keep what TorchScript's fuser should do, and give what was kept; it has no part here."""
+    for kind, _ in strategy:
+        if kind not in ("STATIC", "DYNAMIC"):
+            raise RuntimeError(f"FusionBehavior only supported 'STATIC' or 'DYNAMIC', got: {kind}")
+    before: list[tuple[str, int]] = list(switches.get("jit.set_fusion_strategy"))
+    switches.put("jit.set_fusion_strategy", tuple(tuple(entry) for entry in strategy))
+    return before
+
+
+def enable_onednn_fusion(enabled: bool) -> None:
+    """Keep whether TorchScript should fuse by oneDNN; says once that nothing does."""
+    switches.put("jit.enable_onednn_fusion", bool(enabled))
+
+
+def onednn_fusion_enabled() -> bool:
+    """What `enable_onednn_fusion` was told."""
+    return bool(switches.get("jit.enable_onednn_fusion"))
+
+
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     """Write a traced module to a file, as the program that `export` makes of it.
 

@@ -16,6 +16,7 @@ from multiprocessing import set_start_method as set_start_method
 from adjoint.engine.core.state import switches
 from adjoint.multiprocessing import reductions
 from adjoint.multiprocessing.spawn import ProcessContext as ProcessContext
+from adjoint.multiprocessing.spawn import ProcessContext as SpawnContext  # noqa: F401
 from adjoint.multiprocessing.spawn import ProcessExitedException as ProcessExitedException
 from adjoint.multiprocessing.spawn import ProcessRaisedException as ProcessRaisedException
 from adjoint.multiprocessing.spawn import spawn as spawn

@@ -24,6 +24,19 @@ _BESIDE = {
     ),
     **dict.fromkeys(
         (
+            "_Reduction",
+            "_canonical_mask",
+            "_get_softmax_dim",
+            "_in_projection",
+            "_in_projection_packed",
+            "_mha_shape_check",
+            "_none_or_dtype",
+            "_verify_batch_size",
+        ),
+        "adjoint.nn.copied_layers",
+    ),
+    **dict.fromkeys(
+        (
             "handle_torch_function",
             "has_torch_function",
             "has_torch_function_unary",

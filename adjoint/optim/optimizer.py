@@ -24,11 +24,17 @@ from adjoint.optim.hooks import (
 )
 from adjoint.optim.hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
 from adjoint.optim.scalars import counter_dtype
+from adjoint.optim.written_elsewhere import _capturable_doc as _capturable_doc
+from adjoint.optim.written_elsewhere import _differentiable_doc as _differentiable_doc
 from adjoint.optim.written_elsewhere import (
     _disable_dynamo_if_unsupported as _disable_dynamo_if_unsupported,
 )
+from adjoint.optim.written_elsewhere import _foreach_doc as _foreach_doc
+from adjoint.optim.written_elsewhere import _fused_doc as _fused_doc
 from adjoint.optim.written_elsewhere import _get_scalar_dtype as _get_scalar_dtype
 from adjoint.optim.written_elsewhere import _get_value as _get_value
+from adjoint.optim.written_elsewhere import _maximize_doc as _maximize_doc
+from adjoint.optim.written_elsewhere import _params_doc as _params_doc
 from adjoint.optim.written_elsewhere import _stack_if_compiling as _stack_if_compiling
 from adjoint.optim.written_elsewhere import _to_scalar as _to_scalar
 from adjoint.optim.written_elsewhere import _view_as_real as _view_as_real
@@ -62,6 +68,7 @@ class _Required:
 
 
 required = _Required()
+_RequiredParameter = _Required  # PyTorch's name
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:

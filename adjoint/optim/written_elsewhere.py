@@ -16,6 +16,14 @@ from adjoint.optim.scalars import scalar as _to_scalar
 
 __all__ = ["_to_scalar"]
 
+# What their docstrings say of options that all of them take.
+_params_doc = "params (iterable): parameters, pairs of names and parameters, or groups of either"
+_foreach_doc = "foreach (bool, optional): accepted as PyTorch has it (default: None)"
+_fused_doc = "fused (bool, optional): accepted as PyTorch has it (default: None)"
+_capturable_doc = "capturable (bool, optional): keep step counts on the device (default: False)"
+_differentiable_doc = "differentiable (bool, optional): record the step (default: False)"
+_maximize_doc = "maximize (bool, optional): climb instead of descending (default: False)"
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 

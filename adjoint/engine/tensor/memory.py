@@ -79,6 +79,20 @@ class UntypedStorage:
         """Whether processes started later see what is written to it."""
         return bool(wrap(self._storage.buffer).is_shared())
 
+    @classmethod
+    def _new_shared(cls, size: int, *, device: Any = CPU) -> UntypedStorage:
+        """So many bytes that processes write to together, as batches made by workers are."""
+        held = wrap(HOOKS.array.new_bytes(size)).to(device).share_memory_()
+        return UntypedStorage(held._storage, held.device)
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Whether the memory is page-locked for copies to a GPU."""
+        return self._storage.buffer is not None and bool(wrap(self._storage.buffer).is_pinned())
+
+    def get_device(self) -> int | None:
+        """The number of the GPU; None on the CPU."""
+        return self.device.index
+
     def resizable(self) -> bool:
         """Whether `resize_` may change its length: no."""
         return False
@@ -270,6 +284,17 @@ class TypedStorage(UntypedStorage):
         self[:] = source._flat if isinstance(source, TypedStorage) else wrap(source._bytes())
         return self
 
+    def _new_shared(self, size: int, *, device: Any = None) -> TypedStorage:
+        """So many elements of the same kind that processes write to together."""
+        place = self.device if device is None else device
+        held = UntypedStorage._new_shared(size * self.dtype.itemsize, device=place)
+        return TypedStorage(wrap_storage=held, dtype=self.dtype)
+
+    def type(self) -> str:
+        """The name of the kind of storage: `torch.FloatStorage`."""
+        kind = wrap(self._storage.buffer).type()
+        return kind.removesuffix("Tensor") + "Storage"
+
     def clone(self) -> TypedStorage:
         """The same elements in memory of their own."""
         return TypedStorage(self._flat.clone()._storage, self.device)
@@ -349,6 +374,12 @@ def storage(self: Tensor) -> TypedStorage:
     if self._storage.buffer is None:
         raise CaptureError("storage: a traced tensor has no memory")
     return TypedStorage(self._storage, self.device)
+
+
+@method
+def _typed_storage(self: Tensor) -> TypedStorage:
+    """The memory, as elements of the tensor's dtype."""
+    return storage(self)
 
 
 @method

@@ -212,6 +212,10 @@ class Tensor(TensorMethods, metaclass=TensorType):
     def grad(self) -> None:
         set_grad(self, None)
 
+    # PyTorch's inner names, which programs assign (`shared._grad = own.grad`).
+    _grad = grad
+    _grad_fn = grad_fn
+
     # -- protocol -----------------------------------------------------------------------------
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Self, overload
 
-from adjoint.nn.modules.module import Module, type_name
+from adjoint.nn.modules.module import Module, _addindent, type_name
 from adjoint.nn.modules.parameter_container import ParameterDict as ParameterDict
 from adjoint.nn.modules.parameter_container import ParameterList as ParameterList
 
@@ -256,7 +256,7 @@ class ModuleList(Module):
                 runs.append((i, i, text))
         lines = []
         for first, last, text in runs:
-            shown = text.replace("\n", "\n  ")
+            shown = _addindent(text, 2)
             if first == last:
                 lines.append(f"({first}): {shown}")
             else:

@@ -522,8 +522,7 @@ class Module(Traversal, Conversion, StateDict):
         extra = self.extra_repr()
         own = extra.split("\n") if extra else []
         below = [
-            f"({name}): " + repr(module).replace("\n", "\n  ")
-            for name, module in self._modules.items()
+            f"({name}): " + _addindent(repr(module), 2) for name, module in self._modules.items()
         ]
         if len(own) == 1 and not below:
             return f"{self._get_name()}({own[0]})"
@@ -532,6 +531,11 @@ class Module(Traversal, Conversion, StateDict):
 
 
 give(Module, Traversal.__module__, Conversion.__module__, StateDict.__module__)
+
+
+def _addindent(s_: str, numSpaces: int) -> str:
+    """Text whose lines, but the first, start further right; programs that print layers call it."""
+    return s_.replace("\n", "\n" + numSpaces * " ")
 
 
 def no_module(value: Any) -> str:

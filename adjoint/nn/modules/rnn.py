@@ -24,6 +24,20 @@ from adjoint.nn.parameter import Parameter
 from adjoint.nn.utils.rnn import PackedSequence, integers_of
 
 
+def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
+    """A state's sequences in another order; copies of the layers below call it."""
+    warnings.warn(
+        "apply_permutation is deprecated, please use tensor.index_select(dim, permutation) instead",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return _apply_permutation(tensor, permutation, dim)
+
+
+def _apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
+    return tensor.index_select(dim, permutation)
+
+
 class RNNBase(Module):
     """What recurrent layers have in common: parameters by layer and direction, and the call.
 

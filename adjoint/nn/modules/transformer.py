@@ -34,9 +34,12 @@ def _get_clones(module: Module, count: int) -> ModuleList:
 
 
 _get_activation_fn = activation_named  # likewise
+_generate_square_subsequent_mask = causal_mask
 
 
-def detect_causal(mask: Tensor | None, is_causal: bool | None, size: int | None) -> bool:
+def detect_causal(
+    mask: Tensor | None, is_causal: bool | None = None, size: int | None = None
+) -> bool:
     """Whether a mask is the causal one: as told, or by looking when told nothing."""
     if is_causal is not None:
         return is_causal
@@ -49,6 +52,9 @@ def detect_causal(mask: Tensor | None, is_causal: bool | None, size: int | None)
 def _length(x: Tensor, batch_first: bool) -> int | None:
     """The number of steps."""
     return x.shape[0] if x.ndim == 2 else x.shape[1 if batch_first else 0]
+
+
+_detect_is_causal_mask, _get_seq_len = detect_causal, _length  # PyTorch's names
 
 
 class TransformerEncoder(Module):

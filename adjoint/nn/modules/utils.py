@@ -28,6 +28,22 @@ def _reverse_repeat_tuple(t: tuple[int, ...], n: int) -> tuple[int, ...]:
     return tuple(x for x in reversed(t) for _ in range(n))
 
 
+def _list_with_default(out_size: Any, defaults: Any) -> Any:
+    """Sizes, where None stands for the last of the sizes there are by default.
+
+    >>> _list_with_default([None, 4], [1, 2, 3])
+    [2, 4]
+    """
+    if isinstance(out_size, int):
+        return out_size
+    if len(defaults) <= len(out_size):
+        raise ValueError(
+            f"Input dimension should be at least {len(out_size) + 1}, received {len(defaults)}"
+        )
+    last = defaults[-len(out_size) :]
+    return [d if size is None else size for size, d in zip(out_size, last, strict=True)]
+
+
 def consume_prefix_in_state_dict_if_present(state_dict: Any, prefix: str) -> None:
     """Take a prefix such as "module." off the keys of a state dict, in place.
 

@@ -16,6 +16,9 @@ def is_namedtuple(obj: Any) -> bool:
     return isinstance(obj, tuple) and hasattr(obj, "_asdict") and hasattr(obj, "_fields")
 
 
+_is_namedtuple = is_namedtuple  # PyTorch's other name
+
+
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
     """Parts of the tensors in a structure, one structure for each device."""
     if isinstance(inputs, Tensor):

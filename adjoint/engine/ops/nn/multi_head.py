@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 
-def _check_shapes(
+def check_shapes(
     query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any, heads: int
 ) -> bool:
     """Whether the inputs have a batch; refuses masks of other shapes."""
@@ -61,9 +61,10 @@ def additive(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
     return like.new_zeros(mask.shape).masked_fill(mask, -math.inf)
 
 
-def _project_packed(
+def project_packed(
     query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> list[Tensor]:
+    """The inputs by a third of a weight each; what is the same tensor is multiplied once."""
     if weight is None:
         raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
     size = query.shape[-1]
@@ -78,10 +79,12 @@ def _project_packed(
     return [linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
 
 
-def _project_apart(
-    inputs: tuple[Tensor, ...], weights: tuple[Tensor | None, ...], bias: Tensor | None
+def project_apart(
+    inputs: tuple[Tensor, ...],
+    weights: tuple[Tensor | None, ...],
+    biases: tuple[Tensor | None, ...],
 ) -> list[Tensor]:
-    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    """Each input by the weight and the bias in its place."""
     projected = []
     for x, name, w, b in zip(inputs, "qkv", weights, biases, strict=True):
         if w is None:
@@ -262,7 +265,7 @@ def attend_by_heads(
     static_v: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """The same for `nn.MultiheadAttention`, which may have its batch first."""
-    batched = _check_shapes(query, key, value, padding, mask, layer.heads)
+    batched = check_shapes(query, key, value, padding, mask, layer.heads)
     batch_first = layer.batch_first and batched
     if not batched:
         query, key, value = _as_batch(query, key, value)
@@ -283,9 +286,10 @@ def attend_by_heads(
         mask = _check_mask(mask, layer.heads, batch, length, key.shape[along])
 
     if layer.apart is not None:
-        q, k, v = _project_apart((query, key, value), layer.apart, layer.in_bias)
+        biases = (None,) * 3 if layer.in_bias is None else layer.in_bias.chunk(3)
+        q, k, v = project_apart((query, key, value), layer.apart, biases)
     else:
-        q, k, v = _project_packed(query, key, value, layer.packed, layer.in_bias)
+        q, k, v = project_packed(query, key, value, layer.packed, layer.in_bias)
     if not batch_first:
         q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # (B, L, E)
     static = static_k is not None or static_v is not None

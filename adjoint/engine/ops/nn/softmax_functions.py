@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 
-def _dim(name: str, dim: int | None, ndim: int) -> int:
+def implicit_dim(name: str, dim: int | None, ndim: int) -> int:
     """PyTorch's old guess of the dimension, with its warning."""
     if dim is not None:
         return dim
@@ -31,7 +31,7 @@ def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
 ) -> Tensor:
     """exp(x) normalised to sum to one along `dim`."""
-    return plain.softmax(input, _dim("softmax", dim, input.ndim), dtype)
+    return plain.softmax(input, implicit_dim("softmax", dim, input.ndim), dtype)
 
 
 @public(namespaces=FUNCTIONAL)
@@ -39,7 +39,7 @@ def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
 ) -> Tensor:
     """The logarithm of softmax along `dim`."""
-    return plain.log_softmax(input, _dim("log_softmax", dim, input.ndim), dtype)
+    return plain.log_softmax(input, implicit_dim("log_softmax", dim, input.ndim), dtype)
 
 
 @public(namespaces=FUNCTIONAL)
@@ -53,7 +53,7 @@ def softmin(
         >>> ad.nn.functional.softmin(ad.tensor([1.0, 2.0]), dim=0)
         tensor([0.7311, 0.2689])
     """
-    return plain.softmax(-input, _dim("softmin", dim, input.ndim), dtype)
+    return plain.softmax(-input, implicit_dim("softmin", dim, input.ndim), dtype)
 
 
 @public(namespaces=FUNCTIONAL)

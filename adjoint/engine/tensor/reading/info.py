@@ -179,6 +179,11 @@ def _never(name: str, what: str) -> None:
 for _name, _what in {
     "is_mps": "on an Apple GPU",
     "is_xpu": "on an Intel GPU",
+    "is_xla": "on an accelerator that XLA compiles for",
+    "is_mtia": "on an accelerator of Meta's",
+    "is_maia": "on an accelerator of Microsoft's",
+    "is_ipu": "on an accelerator of Graphcore's",
+    "is_vulkan": "on a GPU by way of Vulkan",
     "is_nested": "nested",
     "is_quantized": "quantised",
     "is_mkldnn": "in a vendor's layout",
