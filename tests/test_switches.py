@@ -71,6 +71,7 @@ OTHER = {
     "vision.set_video_backend": "video_reader",
     "backends.cudnn.fp32_precision": "tf32",
 }
+OF_A_GPU = {f"backends.cudnn.{name}" for name in ("benchmark", "fp32_precision")}
 CALLED = {  # take a module or a policy, not a value
     "_logging.set_logs",
     "jit.freeze",
@@ -79,7 +80,9 @@ CALLED = {  # take a module or a policy, not a value
     "utils.checkpoint.set_checkpoint_early_stop",
 }
 WITHOUT_A_GPU = pytest.mark.skipif(ad.cuda.is_available(), reason="there they have an effect")
-WITHOUT_EFFECT = [n for n, s in switches.SWITCHES.items() if s.no_effect and n not in CALLED]
+WITHOUT_EFFECT = [
+    n for n, s in switches.SWITCHES.items() if s.no_effect and n not in CALLED | OF_A_GPU
+]
 
 
 def assign(path: str, value: Any) -> None:
@@ -129,6 +132,25 @@ def test_without_effect_says_so_once(path: str) -> None:
     if path != "set_flush_denormal":
         assert read(path) == value
     assign(path, default)
+
+
+@WITHOUT_A_GPU
+@pytest.mark.parametrize("path", sorted(OF_A_GPU))
+def test_settings_of_a_gpu_that_is_not_there_are_kept_without_a_word(path: str) -> None:
+    before = read(path)
+    assign(path, other(path))  # warnings are errors here
+    assert read(path) == other(path)
+    assign(path, before)
+
+
+def test_cudnn_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from adjoint.engine.backends.array.libraries import cudnn
+
+    monkeypatch.setattr(cudnn, "has_gpu", lambda: True)
+    monkeypatch.setattr(cudnn, "version", lambda: None)
+    with pytest.warns(UserWarning, match="cudnn.benchmark = True has no effect in Adjoint: cuDNN"):
+        ad.backends.cudnn.benchmark = True
+    ad.backends.cudnn.benchmark = False
 
 
 def test_said_each_time_when_asked() -> None:
@@ -514,7 +536,24 @@ def _check_filled(kind: ad.dtype, wanted: float) -> None:
         assert (np.isnan(found) if wanted != wanted else found == wanted).all()
 
 
+def _precision() -> None:
+    """A precision reaches CuPy, where it is."""
+    told: list[tuple[Any, int]] = []
+    products = types.SimpleNamespace(
+        COMPUTE_TYPE_DEFAULT=1,
+        COMPUTE_TYPE_TF32=7,
+        set_compute_type=lambda dtype, kind: told.append((dtype, kind)),
+    )
+    library = types.SimpleNamespace(_core=types.SimpleNamespace(_routines_linalg=products))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devices, "_cupy", library)
+        for level in ("high", "medium", "highest"):
+            ad.set_float32_matmul_precision(level)
+    assert told == [(np.float32, 7), (np.float32, 7), (np.float32, 1)]
+
+
 EFFECTS: dict[str, Callable[[], None]] = {
+    "set_float32_matmul_precision": _precision,
     "set_default_backend": _default_backend,
     "set_anomaly_enabled": _anomaly_by_function,
     "set_stance": _stance,
@@ -575,27 +614,12 @@ def test_every_switch_without_a_reason_has_an_effect() -> None:
 def test_precision_has_one_value_under_three_names() -> None:
     matmul = ad.backends.cuda.matmul
     assert (matmul.allow_tf32, matmul.fp32_precision) == (False, "ieee")
-    with pytest.warns(UserWarning, match="set_float32_matmul_precision"):
-        matmul.allow_tf32 = True
+    matmul.allow_tf32 = True
     assert (ad.get_float32_matmul_precision(), matmul.fp32_precision) == ("high", "tf32")
     matmul.fp32_precision = "ieee"
     assert (ad.get_float32_matmul_precision(), matmul.allow_tf32) == ("highest", False)
     with pytest.raises(RuntimeError, match="fp32_precision"):
         matmul.fp32_precision = "tf16"
-
-
-def test_precision_reaches_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[Any, int]] = []
-    products = types.SimpleNamespace(
-        COMPUTE_TYPE_DEFAULT=1,
-        COMPUTE_TYPE_TF32=7,
-        set_compute_type=lambda dtype, kind: told.append((dtype, kind)),
-    )
-    library = types.SimpleNamespace(_core=types.SimpleNamespace(_routines_linalg=products))
-    monkeypatch.setattr(devices, "_cupy", library)
-    for level in ("high", "medium", "highest"):
-        ad.set_float32_matmul_precision(level)
-    assert told == [(np.float32, 7), (np.float32, 7), (np.float32, 1)]
 
 
 def test_attention_kernels() -> None:

@@ -29,7 +29,7 @@ class Switch:
     computes: bool = False  # what programs compute depends on it: part of their keys
 
 
-CUDNN = "there is no CUDA device with cuDNN; convolutions are Adjoint's own"
+CUDNN = "cuDNN is not installed; convolutions are Adjoint's own"
 LIMIT = "the first few plans that cuDNN proposes are timed"
 ATTENTION = "attention has one implementation here, which computes the weights step by step"
 HALVES = "products of halves are summed in float32"
@@ -37,11 +37,7 @@ EINSUM = "einsum chooses the order of its products itself"
 COMPILER = "see help(adjoint.compile) for what compile does instead"
 
 SWITCHES: dict[str, Switch] = {
-    "set_float32_matmul_precision": Switch(
-        "highest",
-        "there is no CUDA device, and products on the CPU stay float32",
-        computes=True,
-    ),
+    "set_float32_matmul_precision": Switch("highest", computes=True),
     "set_flush_denormal": Switch(
         False, "numbers below the smallest normal one are kept, so that results repeat everywhere"
     ),

@@ -84,18 +84,24 @@ def frontend() -> Any:
     return module
 
 
-def version() -> int | None:
-    """cuDNN's version; None where operations cannot run through it."""
+def has_gpu() -> bool:
+    """Whether there is a GPU, on which convolutions could run."""
     try:
         cupy()
     except RuntimeError:
-        return None
-    module, _ = installed()
+        return False
+    return True
+
+
+def version() -> int | None:
+    """cuDNN's version; None where operations cannot run through it."""
+    module = installed()[0] if has_gpu() else None
     return None if module is None else int(module.backend_version())
 
 
 for _name in ("enabled", "benchmark", "deterministic", "allow_tf32", "fp32_precision"):
-    switches.APPLY[f"backends.cudnn.{_name}"] = lambda value: version() is not None
+    # Without a GPU there is nothing to set, as in PyTorch, and nothing to be told.
+    switches.APPLY[f"backends.cudnn.{_name}"] = lambda value: not has_gpu() or version() is not None
 
 
 def is_used() -> bool:
