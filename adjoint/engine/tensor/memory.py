@@ -79,10 +79,10 @@ class UntypedStorage:
         """Whether processes started later see what is written to it."""
         return bool(wrap(self._storage.buffer).is_shared())
 
-    @classmethod
-    def _new_shared(cls, size: int, *, device: Any = CPU) -> UntypedStorage:
+    def _new_shared(self, size: int, *, device: Any = None) -> UntypedStorage:
         """So many bytes that processes write to together, as batches made by workers are."""
-        held = wrap(HOOKS.array.new_bytes(size)).to(device).share_memory_()
+        place = self.device if device is None else device
+        held = wrap(HOOKS.array.new_bytes(size)).to(place).share_memory_()
         return UntypedStorage(held._storage, held.device)
 
     def is_pinned(self, device: Any = None) -> bool:
@@ -286,8 +286,7 @@ class TypedStorage(UntypedStorage):
 
     def _new_shared(self, size: int, *, device: Any = None) -> TypedStorage:
         """So many elements of the same kind that processes write to together."""
-        place = self.device if device is None else device
-        held = UntypedStorage._new_shared(size * self.dtype.itemsize, device=place)
+        held = super()._new_shared(size * self.dtype.itemsize, device=device)
         return TypedStorage(wrap_storage=held, dtype=self.dtype)
 
     def type(self) -> str:
