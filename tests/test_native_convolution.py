@@ -152,6 +152,10 @@ LINES = [
     Case(1, 4, 4, (203,), (7,), dilation=2, groups=4),
     Case(3, 4, 2, (2, 5, 33), (2, 3, 3), stride=(1, 2, 2)),
 ]
+SPREAD = [  # transposed: results of a phase lie apart
+    Case(2, 5, 3, (4, 21), (4, 4), stride=2, padding=1),
+    Case(1, 6, 6, (3, 35), (3, 5), stride=(1, 3), groups=6),
+]
 
 
 @pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
@@ -164,12 +168,17 @@ def test_sums_along_lines_are_those_of_positions(
     if registers:
         monkeypatch.setattr(tiles, "registers", lambda: registers)
     inputs = [operands(case, dtype) for case in LINES]
+    inputs += [operands(case, dtype, transposed=True) for case in SPREAD]
 
     def run(inputs: Any) -> Any:
-        pairs = zip(LINES, inputs, strict=True)
+        given = [(x, w) for x, w, _ in inputs]
+        plain, spread = given[: len(LINES)], given[len(LINES) :]
         return [
             CONV[len(c.sizes)](x, w, None, c.stride, c.padding, c.dilation, c.groups)
-            for c, (x, w, _) in pairs
+            for c, (x, w) in zip(LINES, plain, strict=True)
+        ] + [
+            TRANSPOSED[len(c.sizes)](x, w, None, c.stride, c.padding, 0, c.groups)
+            for c, (x, w) in zip(SPREAD, spread, strict=True)
         ]
 
     along = compile(run, backend="native")

@@ -258,17 +258,16 @@ class Placing:
                 self.last.insert(0, (value, place))
         self.write_in_place()
 
-    def make_permuted(self, base: Value, views: list[Node], place: Place) -> bool:
-        """Have a value written where a result is that shows its dimensions in another order."""
+    def make_permuted(self, base: Value, views: list[Node], result: Place) -> bool:
+        """Have a value written where a result is that shows it in another order or shape."""
         own, unit = self.places.get(base), self.fusion.unit_of.get(base)
         if not self.setting.target.permutes or own is None or own.buffer.kind != ARENA:
             return False
         if unit is None:
             return False
-        for view in reversed(views):
-            if view.record.name != "permute":
-                return False
-            place = unpermuted(place, view.params["dims"])
+        place = before_views(result, views)
+        if place is None:
+            return False
         laid_out = self.setting.is_laid_out(unit.kind, unit.nodes[0])
         if not (laid_out or self.template_writes_to(unit, place)):
             return False

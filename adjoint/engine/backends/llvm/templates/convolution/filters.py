@@ -33,6 +33,7 @@ from adjoint.engine.backends.llvm.templates.convolution.winograd_filters import 
 )
 from adjoint.engine.backends.llvm.templates.product.parts import sum_parts
 from adjoint.engine.backends.llvm.templates.product.tiles import inner_tile, tiled
+from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
 from adjoint.engine.compiler.target import Setting
@@ -52,6 +53,11 @@ def by_weight(
     phase = forward_phases(node.params, out.shape[2:], gradient.shape[2:])[0]
     if filters_suit(phase, x.shape[0], out, groups):
         return filter_steps(x, gradient, out, phase, groups)
+    if not out.contiguous:  # as it is made
+        made = PlannedBuffer(ARENA, out.buffer.dtype, prod(out.shape), name="filters")
+        rows = row_major(made, out.shape)
+        steps = by_weight(setting, node, operands, [rows])
+        return [*steps, copy_step(setting.target, rows, out, "filters")]
     source, launches = padded(x, input_bounds([phase]), always=lies_turned(x))
     whole_images = [(0, n - 1) for n in gradient.shape[2:]]
     gradient, more = padded(gradient, whole_images, always=lies_turned(gradient))

@@ -1,10 +1,11 @@
 """Sums over windows along whole lines of the result, for groups of few output channels.
 
 Note [lines]
-    Where a line of the result is at least a vector long and its elements are neighbours, positions
-    need no table: a line is so many runs of vectors, of which the last overlaps the one before
-    where they do not fill it. Runs of several lines are summed at once, by taps whose weight is
-    read once for all of them. Each element has the sum that the kernel of positions would give it.
+    Where a line of the result is at least a vector long, positions need no table: a line is so many
+    runs of vectors, of which the last overlaps the one before where they do not fill it. Runs of
+    several lines are summed at once, by taps whose weight is read once for all of them. Each
+    element has the sum that the kernel of positions would give it. Elements of a line that are no
+    neighbours, as those of one phase (Note [phases]), are stored one by one.
 
     Every second element of the input is two loads that end with the last one, and a choice of
     lanes: nothing beyond the input is read.
@@ -58,9 +59,11 @@ class LineSums(Narrow):
     Without weights they are all 1.
     """
 
-    def __init__(self, kind: str, weighted: bool, size: tuple[int, int], step: int) -> None:
+    def __init__(
+        self, kind: str, weighted: bool, size: tuple[int, int], step: int, near: bool
+    ) -> None:
         super().__init__(kind)
-        self.weighted, self.step = weighted, step
+        self.weighted, self.step, self.near_results = weighted, step, near
         self.tall, self.across = size
         word = self.word
         steps = word.source_steps[:-1], word.other_steps[:-1]
@@ -100,11 +103,20 @@ class LineSums(Narrow):
                 sums = iter(self.sums(places, weights))
                 for end in ends:
                     for n in range(self.across):
-                        w.store(next(sums), target, end + at + n * lanes)
+                        self.put(next(sums), target, end, at + n * lanes)
 
             w.loop(0, wide, run, step=self.across * lanes)
 
         w.loop(0, count, lines, step=self.tall)
+
+    def put(self, sums: V, target: str, end: V, at: V) -> None:
+        """A vector of a line, from its element `at` on."""
+        w, step = self.w, self.word.other_steps[-1]
+        if self.near_results:
+            w.store(sums, target, end + at)
+            return
+        for lane in range(self.lanes):
+            w.store(w.lane(sums, lane), target, end + (at + lane) * step)
 
     def sums(self, places: list[str], weights: str) -> list[V]:
         """The sums over all taps of the runs at some places."""
@@ -136,6 +148,8 @@ class LineSums(Narrow):
         return [w.pick(load(start), load(start + lanes - 1), chosen) for start in starts]
 
 
-def line_sums_text(name: str, kind: str, weighted: bool, size: tuple[int, int], step: int) -> Text:
+def line_sums_text(
+    name: str, kind: str, weighted: bool, size: tuple[int, int], step: int, near: bool
+) -> Text:
     """The kernel of Note [lines]; so many lines and vectors of each are summed at once."""
-    return LineSums(kind, weighted, size, step).text(name)
+    return LineSums(kind, weighted, size, step, near).text(name)

@@ -92,8 +92,11 @@ def sums_launch(
         across = pinned(computed(partial(lines.vectors_across, kind), wide, typical(count)))
         size = pinned(computed(lines.lines_together, across, typical(count))), across
         part = computed(lines.lines_of_piece, wide, size[0])
-        name = f"lines_{tiled(kind)}_{int(weighted)}_{size[0]}x{across}_{step}"
-        text = partial(lines.line_sums_text, kind=kind, weighted=weighted, size=size, step=step)
+        near = walk[2][-1] == 1
+        name = f"lines_{tiled(kind)}_{int(weighted)}_{size[0]}x{across}_{step}_{int(near)}"
+        text = partial(
+            lines.line_sums_text, kind=kind, weighted=weighted, size=size, step=step, near=near
+        )
     else:
         count, part = positions(phase, out.shape[0]), narrow.CHUNK
         name = f"narrow_{tiled(kind)}_{int(weighted)}"
@@ -120,12 +123,12 @@ def sums_launch(
 
 
 def goes_along_lines(kind: str, walk: WalkWords) -> bool:
-    """Whether a result has lines of neighbours, each a vector or more (Note [lines])."""
+    """Whether a result has lines that are each a vector or more (Note [lines])."""
     sizes, steps, to_steps = walk
     wide, step, to_step = sizes[-1], steps[-1], to_steps[-1]
     if any(map(is_undecided, (wide, step, to_step))):
         return False
-    return wide >= outer_tile(kind).lanes and step in lines.STEPS and to_step == 1
+    return wide >= outer_tile(kind).lanes and step in lines.STEPS
 
 
 def narrow_parts(groups: int, count: int) -> tuple[int, int]:

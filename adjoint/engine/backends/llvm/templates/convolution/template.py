@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution import kernel as kernels
@@ -39,8 +38,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
 )
 from adjoint.engine.backends.llvm.templates.convolution.winograd import suits, winograd_steps
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
-from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.dtype import int64
@@ -111,12 +109,6 @@ def convolve(
         return winograd_steps(x, weights, out, phases[0])
     if goes_along_channels(x, weights, out):
         return channel_sums(setting, x, weights, out, phases)
-    if lies_apart(out) and is_narrow(weights.rows, 1):  # made along lines of neighbours
-        rows = row_major(
-            PlannedBuffer(ARENA, out.buffer.dtype, prod(out.shape), name="rows"), out.shape
-        )
-        made = convolve(setting, x, weights, rows, phases)
-        return [*made, copy_step(setting.target, rows, out, "convolution")]
     several = any(is_extent(n) or n > 1 for n in weights.place.shape[2:])
     source, launches = padded(x, input_bounds(phases), always=several and lies_turned(x))
     for phase in phases:
@@ -221,5 +213,5 @@ def channels_innermost(place: Place) -> bool:
 TEMPLATES = {
     "convolution": Template(accepts, packed, forward, writes_to=channels_innermost),
     "convolution_transpose": Template(accepts, packed, transposed, writes_to=channels_innermost),
-    "convolution_weight": Template(accepts, packed_both, by_weight),
+    "convolution_weight": Template(accepts, packed_both, by_weight, writes_to=channels_innermost),
 }

@@ -120,7 +120,7 @@ def taps(
         groups=cut.groups, examples=source.shape[0], height=phase[0].count,
         width=phase[1].count, group_source=cut.columns * source.strides[1],
         group_gradient=cut.rows * gradient.strides[1], source_steps=source.strides,
-        gradient_steps=gradient.strides,
+        gradient_steps=gradient.strides, target_steps=out.strides,
     )  # fmt: skip
     return Launch(
         function=f"winograd_taps_{tiled(kind)}",

@@ -255,6 +255,7 @@ class TapWords(LaunchWords):
     group_gradient: Any
     source_steps: Sequence[Any] = field(metadata=several(4))  # example, channel, row, element
     gradient_steps: Sequence[Any] = field(metadata=several(4))
+    target_steps: Sequence[Any] = field(metadata=several(4))  # output channel, channel, taps
 
 
 class TapsKernel:
@@ -273,7 +274,7 @@ class TapsKernel:
         self.wide = min(tile.columns, max(tile.lanes, LINE * 8 // width(kind)))
         self.room = COLUMNS + tile.columns  # vectors may reach beyond
         self.points = w.reserve(kind, POINTS * self.room)
-        self.result = w.reserve(kind, TAPS * TAPS * self.lanes)
+        self.result = w.reserve(kind, self.lanes)
 
     def text(self, name: str) -> Text:
         self.w.pieces(self.word.groups * self.word.m, self.row)
@@ -317,22 +318,41 @@ class TapsKernel:
         w, word, kind, lanes = self.w, self.word, self.kind, self.lanes
         points = [w.load(self.points, kind, i + p * self.room, lanes) for p in range(POINTS)]
         square = [points[n : n + SIDE] for n in range(0, POINTS, SIDE)]
+        taps = [*chain(*by_both(square, taps_line))]
         strange = w.code.const(0, kind, lanes)
-        for t, tap in enumerate(chain(*by_both(square, taps_line))):
-            w.store(tap, self.result, w.whole(t * lanes))
+        for tap in taps:
             strange = mad(tap, 0, strange)
         count = w.least(word.k - c, lanes)
-        to = w.at(self.target, kind, (number * word.k + c) * (TAPS * TAPS))
+        row, channel, *_ = word.target_steps
+        to = w.at(self.target, kind, number * row + c * channel)
+        places = [self.place(w.whole(t // TAPS), w.whole(t % TAPS)) for t in range(TAPS * TAPS)]
 
-        def channel(n: V) -> None:
-            def put(t: V) -> None:
-                tap = w.load(self.result, kind, t * lanes + n)
-                w.store(tap, to, n * (TAPS * TAPS) + t)
+        def together() -> None:
+            for tap, place in zip(taps, places, strict=True):
+                w.store(tap, to, place)
 
-            w.loop(0, w.whole(TAPS * TAPS), put)
+        def singly() -> None:
+            for tap, place in zip(taps, places, strict=True):
+                for lane in range(lanes):
+                    w.store(w.lane(tap, lane), to, channel * lane + place)
 
-        w.loop(0, count, channel)
+        def some() -> None:
+            for tap, place in zip(taps, places, strict=True):
+                w.store(tap, self.result, w.whole(0))
+                one = lambda n, place=place: w.store(
+                    w.load(self.result, kind, n), to, n * channel + place
+                )
+                w.loop(0, count, one)
+
+        whole, near = count.eq(lanes), channel.eq(1)
+        w.when(whole & near, together)
+        w.when(whole & ~near, singly)
+        w.when(~whole, some)
         w.when(any_of(strange.ne(0)), lambda: self.put_exactly(to, group, m, c, count))
+
+    def place(self, tap_y: V, tap_x: V) -> V:
+        """Where a tap lies in a filter."""
+        return tap_y * self.word.target_steps[2] + tap_x * self.word.target_steps[3]
 
     def put_exactly(self, to: str, group: V, m: V, c: V, count: V) -> None:
         """Filters as sums of their own terms, so that infinities and NaN reach no others."""
@@ -362,7 +382,8 @@ class TapsKernel:
                         return w.loop(0, word.height, line, [total])
 
                     total = w.loop(0, word.examples, example, [w.code.const(0, kind)])[0]
-                    w.store(total, to, i * (TAPS * TAPS) + tap_y * TAPS + tap_x)
+                    there = i * word.target_steps[1] + self.place(tap_y, tap_x)
+                    w.store(total, to, there)
 
                 w.loop(0, w.whole(TAPS), across)
 
