@@ -217,11 +217,14 @@ OF_IMAGES: dict[str, Callable[[Any], Any]] = {
     "padded": lambda x: F.pad(x, (1, 2, 0, -1, 1, 0), value=3.0),
     "reflected": lambda x: F.pad(x, (1, 2, 1, 0), mode="reflect"),
     "joined": lambda x: ad.cat([x, 2 * x], 1),
+    "joined, each image": lambda x: ad.cat([ad.cat([x, 2 * x], 0), x.clone()], 0),
+    "joined, rows": lambda x: ad.cat([x, 2 * x], 2),
     "rolled": lambda x: x.roll((1, 2), (1, 3)),
     "batch_norm": lambda x: F.batch_norm(
         x, None, None, ad.arange(6.0), ad.ones(6), training=True
     ),
     "group_norm": lambda x: F.group_norm(x, 3),
+    "group_norm, weighted": lambda x: F.group_norm(x + 9, 2, ad.arange(6.0), ad.ones(6)),
 }  # fmt: skip
 
 
@@ -245,6 +248,29 @@ def test_images_keep_their_channels_innermost(name: str, size: int) -> None:
     np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-3, atol=1e-4)
     given = x.contiguous(memory_format=ad.channels_last)
     assert strides(capture(fn)(given)) == strides(fn(given))
+
+
+def test_group_norms_of_channels_innermost() -> None:
+    """Gradients of weights, of what is far from 0, of volumes and of halves: those of rows."""
+    for shape, groups, dtype in (
+        ((3, 10, 13, 11), 5, ad.float32),
+        ((2, 6, 4, 9, 8), 1, ad.float64),
+        ((2, 8, 16, 17), 8, ad.bfloat16),
+    ):
+        last = ad.channels_last if len(shape) == 4 else ad.channels_last_3d
+        x, g = (ad.randn(*shape).to(dtype) for _ in range(2))
+        found = []
+        for place in (ad.contiguous_format, last):
+            affine = [ad.linspace(0.5, 2.0, shape[1], dtype=dtype) for _ in range(2)]
+            given = [(x * 2 + 100).contiguous(memory_format=place), *affine]
+            given = [t.detach().requires_grad_() for t in given]
+            out = F.group_norm(given[0], groups, *given[1:])
+            assert out.is_contiguous(memory_format=place)
+            found.append([out, *ad.autograd.grad(out, given, g.contiguous(memory_format=place))])
+        limit = {ad.float32: 2e-4, ad.float64: 1e-10, ad.bfloat16: 0.05}[dtype]
+        for a, b in zip(*found, strict=True):
+            a, b = (t.detach().double().numpy() for t in (a, b))
+            np.testing.assert_allclose(a, b, rtol=0, atol=limit * np.abs(a).max())
 
 
 def test_one_volume_has_its_channels_first_wherever_they_lie() -> None:

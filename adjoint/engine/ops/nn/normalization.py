@@ -11,6 +11,7 @@ from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.common.arguments import ints
+from adjoint.engine.ops.common.channels import channels_last, goes_by_channels, images_of_rows
 from adjoint.engine.ops.nn.common import FUNCTIONAL, in_rows, require_floating, widen
 from adjoint.engine.ops.reduce.reduction import SUM, count
 from adjoint.engine.ops.shape.convert import lying_as
@@ -354,6 +355,48 @@ def _group_standard(x: Tensor, statistics: Any, groups: int, eps: float) -> Tens
     return ((_grouped(widen(x), groups) - mean) * (variance + eps).rsqrt()).reshape(x.shape)
 
 
+def _samples(x: Tensor) -> Tensor:
+    """(N, C, ...) as (N, positions, C): what lies row by row where channels lie innermost."""
+    return channels_last(x).reshape((x.shape[0], -1, x.shape[1]))
+
+
+def _by_channels(statistic: Tensor, x: Tensor, groups: int) -> Tensor:
+    """What is said of each group, said of each of its channels: (N, 1, C)."""
+    batch, channels = x.shape[:2]
+    each = statistic.reshape((batch, groups, 1)).expand((batch, groups, channels // groups))
+    return each.reshape((batch, 1, channels))
+
+
+def _group_sums(x: Tensor, groups: int) -> Tensor:
+    """Sums over the channels of each group, of what is said of these: (N, 1, C) to (N, G, 1)."""
+    each = x.reshape((x.shape[0], groups, x.shape[2] // groups))
+    return SUM(each, dims=(2,), keepdim=True)
+
+
+def _standard_samples(x: Tensor, statistics: Any, groups: int, eps: float) -> Tensor:
+    """`_group_standard` of images whose channels lie innermost, as samples."""
+    mean, variance = statistics
+    inverse = _by_channels((variance + eps).rsqrt(), x, groups)
+    return (widen(_samples(x)) - _by_channels(mean, x, groups)) * inverse
+
+
+def _group_norm_by_channels(
+    x: Tensor, *affine: Any, groups: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The same along memory: the moments of groups follow from those of channels."""
+    if not goes_by_channels(x):
+        return None
+    means, variances = MOMENTS(widen(_samples(x)), dims=(1,))
+    each = x.shape[1] // groups
+    mean = _group_sums(means, groups) / each
+    apart = means - _by_channels(mean, x, groups)
+    variance = _group_sums(variances + apart * apart, groups) / each
+    standard = _standard_samples(x, (mean, variance), groups, eps)
+    out = images_of_rows(affine_map(standard, affine, (1, 1, -1)).to(x.dtype), x)
+    kept = (x.shape[0], groups, *(1,) * (x.ndim - 1))
+    return out, mean.reshape(kept), variance.reshape(kept)
+
+
 def _group_norm(x: Tensor, *affine: Any, groups: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     statistics = MOMENTS(widen(_grouped(x, groups)), dims=_of_group(x))
     standard = _group_standard(x, statistics, groups, eps)
@@ -366,6 +409,12 @@ def _channel_sums(
 ) -> tuple[Tensor, Tensor]:
     """What all gradients are made of, in one pass: sums of g, and of g times the result, over the
     positions of each channel of each sample."""
+    if goes_by_channels(x):
+        wide = widen(_samples(g))
+        along = wide * _standard_samples(x, statistics, groups, eps)
+        kept = (*x.shape[:2], *(1,) * (x.ndim - 2))
+        sums = [SUM(part, dims=(1,), keepdim=True).reshape(kept) for part in (wide, along)]
+        return sums[0], sums[1]
     wide = widen(g)
     along = wide * _group_standard(x, statistics, groups, eps)
     dims = tuple(range(2, x.ndim))
@@ -378,6 +427,8 @@ def _group_norm_input(
     gs: Any, x: Tensor, affine: Any, later_outs: Any, groups: int, eps: float
 ) -> Tensor | None:
     g, dims = gs[0], _of_group(x)
+    if g is not None and gs[1] is None and gs[2] is None and goes_by_channels(x):
+        return _group_norm_samples(g, x, affine, later_outs, groups, eps)
     wide = _grouped(widen(x), groups)
     out = pull_back((None, *gs[1:]), wide, later_outs, dims, eps)
     if g is not None:  # as in `pull_back`, by way of channels
@@ -392,6 +443,24 @@ def _group_norm_input(
         part = (_grouped(widen(g) * weight, groups) - level - standard * along) * inverse
         out = part if out is None else part + out
     return None if out is None else out.reshape(x.shape).to(x.dtype)
+
+
+def _group_norm_samples(
+    g: Tensor, x: Tensor, affine: Any, statistics: Any, groups: int, eps: float
+) -> Tensor:
+    """The gradient by the input of images whose channels lie innermost, along memory."""
+    channels = x.shape[1]
+    weight = widen(affine[0]).reshape((1, 1, channels)) if affine else 1.0
+    samples = widen(_samples(g))
+    n = samples.shape[1] * (channels // groups)
+    level, along = (
+        _by_channels(_group_sums(part.reshape((-1, 1, channels)) * weight, groups) / n, x, groups)
+        for part in _channel_sums(g, x, statistics, groups, eps)
+    )
+    inverse = _by_channels((statistics[1] + eps).rsqrt(), x, groups)
+    standard = _standard_samples(x, statistics, groups, eps)
+    out = (samples * weight - level - standard * along) * inverse
+    return images_of_rows(out.to(x.dtype), x)
 
 
 def _group_norm_affine(
@@ -411,6 +480,7 @@ GROUP_NORM = composite(
     _group_norm_affine,
     operands=("x", "*affine"),
     keeps_layout=True,
+    by_channels=_group_norm_by_channels,
     outputs=3,
     fragment="composed",
 )

@@ -13,12 +13,13 @@ from adjoint.engine.core.errors import DeviceError, ShapeError, warn_user
 from adjoint.engine.core.operations.families import device_of, linear
 from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.core.operations.public import is_followed, public
-from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
+from adjoint.engine.ops.common.channels import channels_last, channels_second, goes_by_channels
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.shape.dims import atleast_1d, atleast_2d, atleast_3d
 from adjoint.engine.ops.shape.triangular import triangle
@@ -49,12 +50,22 @@ def _cat_transpose(g: Tensor, x_specs: Sequence[Spec], position: int, dim: int) 
     return g.narrow(dim, start, x_specs[position].shape[dim])
 
 
-CAT = linear(
+def _cat_by_channels(*xs: Tensor, dim: int) -> Tensor | None:
+    """Images whose channels all lie innermost, joined in that order."""
+    if not all(map(goes_by_channels, xs)):
+        return None
+    rank = xs[0].ndim
+    place = (0, rank - 1, *range(1, rank - 1))[dim]
+    return channels_second(CAT(*map(channels_last, xs), dim=place))
+
+
+CAT: Record = linear(
     "cat",
     _cat_infer,
     _cat_transpose,
     operands=("*xs",),
     keeps_layout="joined",
+    by_channels=_cat_by_channels,
     batched_params=lambda params, size: {"dim": params["dim"] + 1},
     native_check=True,
     rounding="exact",
