@@ -47,6 +47,7 @@ def parameters(complex_too: bool) -> list[Any]:
         draw(rng, 2).bfloat16(),
         both[:3],
         both[1:],
+        draw(rng, 32, 8, 3, 3).contiguous(memory_format=ad.channels_last),  # large
     ]
     if complex_too:
         made.append(ad.complex(draw(rng, 3), draw(rng, 3)))
@@ -59,6 +60,8 @@ def set_grads(params: list[Any], step: int) -> None:
     for p in params:
         values = rng.normal(size=p.shape).astype(np.float32)
         p.grad = ad.tensor(values).to(p.dtype)
+        if p.ndim == 4 and step != 4:  # else laid out differently
+            p.grad = p.grad.contiguous(memory_format=ad.channels_last)
     params[0].grad = params[0].grad.t().clone().t()  # laid out differently from the parameter
     if step < 2:
         params[1].grad = None

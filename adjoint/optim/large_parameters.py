@@ -106,13 +106,12 @@ class LargeParameters:
         shape = arrays[0].shape
         if any(a.shape not in (shape, ()) for a in arrays):
             return None
-        if all(f.c_contiguous for f in flags):
-            flat = [a.reshape(-1) if a.shape else a for a in arrays]
-        elif all(f.f_contiguous for f in flags):
-            flat = [a.T.reshape(-1) if a.shape else a for a in arrays]
-        else:
-            return None
-        return [*map(wrap, flat)]
+        if not all(f.c_contiguous for f in flags):  # but perhaps of another order of dimensions
+            order = sorted(range(len(shape)), key=lambda d: -arrays[0].strides[d])
+            arrays = [a.transpose(order) if a.shape else a for a in arrays]
+            if not all(a.flags.c_contiguous for a in arrays):
+                return None
+        return [wrap(a.reshape(-1) if a.shape else a) for a in arrays]
 
     def on_stand_ins(self, names: Sequence[str]) -> Any:
         """The rule as a function of tensors and numbers."""
