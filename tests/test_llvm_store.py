@@ -27,7 +27,7 @@ def cache(tmp_path: Path) -> DiskStore:
 
 def folder_of(cache: DiskStore) -> Path:
     assert cache.folder is not None
-    return cache.folder
+    return Path(cache.folder)
 
 
 def path_of(cache: DiskStore, key: str) -> Path:
@@ -181,12 +181,12 @@ def test_the_environment_names_place_and_size(
     store.put(KEY, b"code")
     assert store.get(KEY) == b"code"
     usage = store.default().usage()
-    assert usage.folder == tmp_path / "here" / VERSIONED
+    assert usage.folder == str(tmp_path / "here" / VERSIONED)
     assert (usage.entries, usage.limit) == (1, 3 * 2**20)
     if sys.platform.startswith("linux"):
         monkeypatch.delenv("ADJOINT_CACHE_DIR")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        assert store.place() == tmp_path / "adjoint"
+        assert store.place() == str(tmp_path / "adjoint")
 
 
 def test_the_command_shows_and_clears_it(

@@ -51,12 +51,13 @@ def wide(x: ad.Tensor) -> tuple[ad.Tensor, ...]:
 def entries(cache: store.DiskStore, kind: str) -> list[Path]:
     """The entries that hold code, or those that say which code holds a function."""
     assert cache.folder is not None
-    code = {p for p in cache.folder.rglob("*") if p.is_file() and b"ADJCODE" in p.read_bytes()}
+    folder = Path(cache.folder)
+    code = {p for p in folder.rglob("*") if p.is_file() and b"ADJCODE" in p.read_bytes()}
     names = {p.name.encode() for p in code}
     if kind == "modules":
         return sorted(code)
     return sorted(
-        p for p in cache.folder.rglob("*") if p.is_file() and p.read_bytes()[store.HEAD :] in names
+        p for p in folder.rglob("*") if p.is_file() and p.read_bytes()[store.HEAD :] in names
     )
 
 

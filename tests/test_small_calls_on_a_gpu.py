@@ -20,8 +20,8 @@ from adjoint.engine.core.operations.public import OVERRIDES
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.graph.eager import device_straight
+from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
-from adjoint.engine.graph.eager.recorded import Unfit
 from tests import small_calls_on_a_gpu as calls
 
 ROOT = Path(__file__).parent.parent

@@ -517,6 +517,8 @@ def note_call(*args: Any) -> None:
 
 HOOKS.note_call = note_call
 HOOKS.compile_operation = later("adjoint.engine.backends.llvm.program.native", "compile_operation")
+HOOKS.find_operation = later("adjoint.engine.backends.llvm.program.kept", "find")
+HOOKS.keep_operation = later("adjoint.engine.backends.llvm.program.kept", "keep")
 HOOKS.small_entry = later("adjoint.engine.backends.llvm.small.calls", "entry_of")
 HOOKS.small_launches = later("adjoint.engine.backends.llvm.small.launches", "launched")
 HOOKS.small_draw = later("adjoint.engine.backends.llvm.small.launches", "drawn")

@@ -134,7 +134,7 @@ def read_entry(path: Path) -> Any:
     cache_ = store.DiskStore(path.parent, 1 << 20)
     cache_.put(KEY, b"")
     assert cache_.folder is not None
-    (place,) = cache_.folder.rglob(f"{KEY[2:]}*")
+    (place,) = Path(cache_.folder).rglob(f"{KEY[2:]}*")
     place.write_bytes(path.read_bytes())
     found = cache_.get(KEY)  # removes what is damaged
     if found != b"code" * 20 and found is not None:

@@ -19,7 +19,6 @@ from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.settings import SETTINGS, AmbientSetting, consult
 
 _SETTING = "number of threads"
-CONTROL_GROUP = Path("/sys/fs/cgroup")
+CONTROL_GROUP = "/sys/fs/cgroup"
 _chosen: int | None = None
 _for_native_code = array("q", [0])  # the number, once somebody asked where it is
 _workers_first = False  # Note [two sets of threads]
@@ -37,22 +36,23 @@ _workers_first = False  # Note [two sets of threads]
 @cache
 def _numpy_libraries() -> tuple[Any, ...]:
     """The function that sets the number, of each OpenBLAS that NumPy's wheel brought along."""
-    root = Path(np.__file__).parent
-    return _setters(root.parent / "numpy.libs", root / ".dylibs")
+    return _setters("numpy", np.__file__)
 
 
 @cache
 def _scipy_libraries() -> tuple[Any, ...]:
     """The same of SciPy's wheel, which has one of its own."""
-    root = Path(sys.modules["scipy"].__file__ or "").parent
-    return _setters(root.parent / "scipy.libs", root / ".dylibs")
+    return _setters("scipy", sys.modules["scipy"].__file__ or "")
 
 
-def _setters(*folders: Path) -> tuple[Any, ...]:
-    changes = []
+def _setters(name: str, file: str) -> tuple[Any, ...]:
+    root, changes = os.path.dirname(file), []
+    folders = (os.path.join(os.path.dirname(root), f"{name}.libs"), os.path.join(root, ".dylibs"))
     for folder in folders:
-        for path in folder.glob("*openblas*") if folder.is_dir() else ():
-            library = ctypes.CDLL(str(path))
+        for part in os.listdir(folder) if os.path.isdir(folder) else ():
+            if "openblas" not in part:
+                continue
+            library = ctypes.CDLL(os.path.join(folder, part))
             for pattern in _SETTERS:
                 change = getattr(library, pattern, None)
                 if change is not None:
@@ -104,7 +104,7 @@ def _quota() -> int:
     """Whole processors' worth of time that the control group grants, in either form of those."""
     for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
-            words = " ".join((CONTROL_GROUP / name).read_text() for name in files).split()
+            words = " ".join([_text(os.path.join(CONTROL_GROUP, name)) for name in files]).split()
             limit, period = map(int, words)
         except (OSError, ValueError):  # no such file, or "max"
             continue
@@ -113,12 +113,17 @@ def _quota() -> int:
     return sys.maxsize
 
 
+def _text(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
 def _cores(processors: set[int]) -> int:
     """Distinct cores among processors: two hardware threads of one core share its vector units."""
     try:
-        topology = Path("/sys/devices/system/cpu")
         siblings = {
-            (topology / f"cpu{n}/topology/thread_siblings_list").read_text() for n in processors
+            _text(f"/sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list")
+            for n in processors
         }
     except OSError:
         return len(processors)

@@ -41,11 +41,13 @@ class TapePlan:
 
     __slots__ = (
         "always_floating", "elementwise", "hands_on", "joint", "met", "node_class", "on_device",
-        "outputs", "record", "saves", "small", "steps", "wants_out_specs", "wants_specs", "whole",
+        "outputs", "record", "saves", "small", "steps", "tracked", "wants_out_specs",
+        "wants_specs", "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
         self.record = record
+        self.tracked = tuple(tracked)  # with the record all that decides it
         self.node_class = node_class
         self.outputs = outputs
         self.elementwise = record.family == "elementwise"

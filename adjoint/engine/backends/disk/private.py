@@ -18,8 +18,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 LINKS = 40  # symbolic links followed on the way, as the kernel's own limit
 WRITABLE = stat.S_IWGRP | stat.S_IWOTH
@@ -38,8 +37,7 @@ class UnsafeFolder(OSError):
     """A place that cannot be used; the message says why and what would help."""
 
 
-@dataclass(frozen=True, slots=True)
-class CachedFile:
+class CachedFile(NamedTuple):
     """A file in one of the private folder's parts, as a listing shows it."""
 
     part: str
@@ -76,14 +74,14 @@ class PrivateFolder:
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as place:
-    ...     folder = PrivateFolder(Path(place) / "new")
+    ...     folder = PrivateFolder(os.path.join(place, "new"))
     ...     folder.write("ab", "abcd", b"data")
     ...     folder.read("ab", "abcd")[0], folder.read("ab", "other")
     (b'data', None)
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = Path(os.path.abspath(path))
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(path)
         self._handle: _OpenFolder | None = None
 
     # -- files ------------------------------------------------------------------------------------
@@ -129,9 +127,10 @@ class PrivateFolder:
             try:
                 fd = os.open(name, READ, dir_fd=folder)
             except OSError as error:
-                raise UnsafeFolder(f"{self.path / name} is no file of its own: {error}") from error
+                path = os.path.join(self.path, name)
+                raise UnsafeFolder(f"{path} is no file of its own: {error}") from error
             with open(fd, "rb", buffering=0) as file:
-                _check_secret(os.fstat(fd), self.path / name)
+                _check_secret(os.fstat(fd), os.path.join(self.path, name))
                 return file.readall()
 
     def touch(self, part: str, name: str) -> None:
@@ -175,7 +174,7 @@ class PrivateFolder:
     def _opened(self, name: str, parent: int) -> Iterator[int]:
         fd = os.open(name, os.O_RDONLY | FOLDER, dir_fd=parent)
         try:
-            _check(os.fstat(fd), self.path / name)
+            _check(os.fstat(fd), os.path.join(self.path, name))
             yield fd
         finally:
             os.close(fd)
@@ -191,17 +190,18 @@ class PrivateFolder:
         return handle
 
 
-def _walk(path: Path, make: bool) -> _OpenFolder:
+def _walk(path: str, make: bool) -> _OpenFolder:
     """Go from the root to a folder, checking each step, and make what is missing if asked."""
     if not SUPPORTED:
         raise UnsafeFolder("this system cannot open files relative to a folder that was checked")
-    here, shown, links = _OpenFolder(os.open("/", PASS | FOLDER)), Path("/"), 0
+    here, shown, links = _OpenFolder(os.open("/", PASS | FOLDER)), "/", 0
     _check(here.about, shown, above=True)
-    pending = list(reversed(path.parts[1:]))
+    pending = _steps(path)
     while pending:
         name = pending.pop()
         if name == os.pardir:  # out of a link's target; what is above is checked like the rest
-            here, shown = _step(here, name, shown.parent, above=True), shown.parent
+            shown = os.path.dirname(shown)
+            here = _step(here, name, shown, above=True)
             continue
         about = _about(here, name)
         if about is not None and stat.S_ISLNK(about.st_mode):
@@ -209,21 +209,26 @@ def _walk(path: Path, make: bool) -> _OpenFolder:
             links += 1
             if links > LINKS:
                 raise UnsafeFolder(f"{path} leads through too many symbolic links")
-            if target.is_absolute():
-                here, shown = _OpenFolder(os.open("/", PASS | FOLDER)), Path("/")
-            pending += reversed([p for p in target.parts if p != target.anchor])
+            if target.startswith("/"):
+                here, shown = _OpenFolder(os.open("/", PASS | FOLDER)), "/"
+            pending += _steps(target)
             continue
         if about is None and make:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=here.fd)
-        shown = shown / name
+        shown = os.path.join(shown, name)
         here = _step(here, name, shown, above=bool(pending))
     last = _OpenFolder(os.open(".", os.O_RDONLY | FOLDER, dir_fd=here.fd))
     _check(last.about, shown)
     return last
 
 
-def _step(here: _OpenFolder, name: str, shown: Path, *, above: bool) -> _OpenFolder:
+def _steps(path: str) -> list[str]:
+    """The names on a path, the last one first."""
+    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
+
+
+def _step(here: _OpenFolder, name: str, shown: str, *, above: bool) -> _OpenFolder:
     handle = _OpenFolder(os.open(name, PASS | FOLDER, dir_fd=here.fd))
     _check(handle.about, shown, above=above)
     return handle
@@ -236,12 +241,12 @@ def _about(here: _OpenFolder, name: str) -> os.stat_result | None:
         return None
 
 
-def _target(here: _OpenFolder, name: str, about: os.stat_result, shown: Path) -> Path:
+def _target(here: _OpenFolder, name: str, about: os.stat_result, shown: str) -> str:
     """Where a symbolic link leads."""
     if not _ours(about):
         owner = f"another user (uid {about.st_uid})"
-        raise UnsafeFolder(f"{shown / name} is a symbolic link of {owner}")
-    return Path(os.readlink(name, dir_fd=here.fd))
+        raise UnsafeFolder(f"{os.path.join(shown, name)} is a symbolic link of {owner}")
+    return os.readlink(name, dir_fd=here.fd)
 
 
 def _ours(about: os.stat_result) -> bool:
@@ -255,7 +260,7 @@ def _fault(about: os.stat_result) -> str:
     return "can be written by other users" if about.st_mode & WRITABLE else ""
 
 
-def _check_secret(about: os.stat_result, path: Path) -> None:
+def _check_secret(about: os.stat_result, path: str) -> None:
     """Refuse a file that others can have written, or can read."""
     fault = _fault(about)
     if not stat.S_ISREG(about.st_mode):
@@ -267,7 +272,7 @@ def _check_secret(about: os.stat_result, path: Path) -> None:
         raise UnsafeFolder(f"{path} {fault}, mode {mode:04o}; remove it, and another is made")
 
 
-def _check(about: os.stat_result, path: Path, *, above: bool = False) -> None:
+def _check(about: os.stat_result, path: str, *, above: bool = False) -> None:
     """Refuse a folder that others can change; `above` the private one, sticky ones will do."""
     fault = _fault(about)
     if not fault or (above and _ours(about) and about.st_mode & stat.S_ISVTX):

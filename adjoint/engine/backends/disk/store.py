@@ -21,7 +21,6 @@ import time
 import warnings
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from adjoint.engine.backends.disk.private import CachedFile, PrivateFolder
@@ -37,32 +36,32 @@ ABANDONED = 3600.0  # age of a half-written file whose writer must be dead
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def place() -> Path | None:
+def place() -> str | None:
     """Where the cache is: $ADJOINT_CACHE_DIR, or the platform's folder for caches.
 
     None for a user without a home, as in some containers: a name in the folder for temporary files
     that can be foreseen is one that another user can have taken.
     """
     named = os.environ.get("ADJOINT_CACHE_DIR")
-    try:
-        if named:
-            return Path(named).expanduser()
-        home = Path.home()
-    except RuntimeError:
+    home = os.path.expanduser(named or "~")
+    if home.startswith("~") and (named or "~").startswith("~"):  # no such user, or no home
         return None
+    if named:
+        return home
     if sys.platform == "darwin":
-        return _absolute(home / "Library" / "Caches" / "adjoint")
+        return _absolute(home, "Library", "Caches", "adjoint")
     if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA")
-        return (Path(base) if base else home / "AppData" / "Local") / "adjoint" / "Cache"
+        base = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
+        return os.path.join(base, "adjoint", "Cache")
     base = os.environ.get("XDG_CACHE_HOME", "")
     # As the XDG specification has it, a relative path is ignored.
-    return _absolute((Path(base) if os.path.isabs(base) else home / ".cache") / "adjoint")
+    return _absolute(base if os.path.isabs(base) else os.path.join(home, ".cache"), "adjoint")
 
 
-def _absolute(path: Path) -> Path | None:
+def _absolute(*parts: str) -> str | None:
     """The path, unless the home it is made of is empty or relative."""
-    return path if path.is_absolute() else None
+    path = os.path.join(*parts)
+    return path if os.path.isabs(path) else None
 
 
 def limit() -> int:
@@ -88,7 +87,7 @@ def parse_size(text: str) -> int:
 class Usage(NamedTuple):
     """What a cache holds."""
 
-    folder: Path | None
+    folder: str | None
     entries: int
     size: int
     limit: int
@@ -100,14 +99,15 @@ class DiskStore:
     >>> from tempfile import TemporaryDirectory
     >>> from adjoint.engine.core.identity.keys import key_of
     >>> with TemporaryDirectory() as folder:
-    ...     store = DiskStore(Path(folder), 2**20)
+    ...     store = DiskStore(folder, 2**20)
     ...     store.put(key_of("a kernel"), b"its code")
     ...     store.get(key_of("a kernel")), store.get(key_of("another"))
     (b'its code', None)
     """
 
-    def __init__(self, folder: Path | None, limit: int) -> None:
-        self._files = None if folder is None else PrivateFolder(folder / f"v{VERSION}")
+    def __init__(self, folder: str | os.PathLike[str] | None, limit: int) -> None:
+        path = None if folder is None else os.path.join(folder, f"v{VERSION}")
+        self._files = None if path is None else PrivateFolder(path)
         self.folder = None if self._files is None else self._files.path
         self.limit = limit
         self._size: int | None = None  # as last measured, plus what this process has put since
@@ -141,7 +141,7 @@ class DiskStore:
         try:
             files.write(part, name, _head(key, payload) + payload)
         except OSError as error:
-            self._warn(f"cannot write {files.path / part}: {error.strerror or error}")
+            self._warn(f"cannot write {os.path.join(files.path, part)}: {error.strerror or error}")
             return
         if self._size is not None:
             self._size += size
@@ -254,7 +254,7 @@ def _head(key: str, payload: bytes) -> bytes:
 
 
 @cache
-def _store(folder: Path | None, limit: int) -> DiskStore:
+def _store(folder: str | None, limit: int) -> DiskStore:
     return DiskStore(folder, limit)
 
 

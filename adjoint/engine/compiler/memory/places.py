@@ -6,6 +6,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from adjoint.engine.compiler.memory.buffer_kinds import ALIGN as ALIGN
+from adjoint.engine.compiler.memory.buffer_kinds import ARENA as ARENA
+from adjoint.engine.compiler.memory.buffer_kinds import INPUT as INPUT
+from adjoint.engine.compiler.memory.buffer_kinds import OWN as OWN
+from adjoint.engine.compiler.memory.buffer_kinds import RESULT as RESULT
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec, contiguous_strides, same_shape
@@ -15,12 +20,6 @@ from adjoint.engine.ops.shape.views import view_strides
 
 Shape = tuple[int, ...]
 Dims = list[tuple[int, Shape]]  # ranges: size, and the stride of each place there
-
-# What a buffer is: memory the caller hands in, memory handed out fresh at each call, part of the
-# executable's own arena, or per-worker scratch.
-INPUT, RESULT, ARENA = "input", "result", "arena"
-ALIGN = 64  # bytes, of what is in the arena
-OWN = (RESULT, ARENA)  # memory that nothing outside the call sees before its end
 
 
 @dataclass(eq=False, slots=True)

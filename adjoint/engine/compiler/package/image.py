@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -26,23 +25,44 @@ TEST = ""  # in the place of a function: leave out entries where the byte that a
 Entry = tuple[str, int, bool, int]
 
 
-@dataclass(slots=True)
 class ProgramImage:
     """A program in plain data."""
 
-    words: Any  # 64-bit words of all launches, one after the other
-    arena: int  # bytes
-    inside: Any  # positions of words that are addresses in the arena
-    patches: Patches
-    numbers: dict[int, list[tuple[int, int]]]  # host's graph input -> (position, added to it)
-    status: list[tuple[int, int]]  # (position, segment)
-    symbols: list[tuple[int, str]]  # (position, name of an address)
-    faults: list[tuple[str, str]]  # exception and message, by code - 1
-    segments: list[list[Entry] | None]  # None: a call of the eager table
-    results: list[tuple[int, tuple[int, ...], str]]  # output, shape, dtype
-    parallel: bool
-    work: int  # rough operations of launches that several workers can share
-    details: Callable[[], dict[str, Any]]  # `report` and `memory`, which calls need not
+    # No dataclass: to write one takes as long as to load some modules (Note [loaded fragments]).
+    __slots__ = (
+        "arena", "details", "faults", "inside", "numbers", "parallel", "patches", "results",
+        "segments", "status", "symbols", "words", "work",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        words: Any,
+        arena: int,
+        inside: Any,
+        patches: Patches,
+        numbers: dict[int, list[tuple[int, int]]],
+        status: list[tuple[int, int]],
+        symbols: list[tuple[int, str]],
+        faults: list[tuple[str, str]],
+        segments: list[list[Entry] | None],
+        results: list[tuple[int, tuple[int, ...], str]],
+        parallel: bool,
+        work: int,
+        details: Callable[[], dict[str, Any]],
+    ) -> None:
+        self.words = words  # 64-bit words of all launches, one after the other
+        self.arena = arena  # bytes
+        self.inside = inside  # positions of words that are addresses in the arena
+        self.patches = patches
+        self.numbers = numbers  # host's graph input -> (position, added to it)
+        self.status = status  # (position, segment)
+        self.symbols = symbols  # (position, name of an address)
+        self.faults = faults  # exception and message, by code - 1
+        self.segments = segments  # None: a call of the eager table
+        self.results = results  # output, shape, dtype
+        self.parallel = parallel
+        self.work = work  # rough operations of launches that several workers can share
+        self.details = details  # `report` and `memory`, which calls need not
 
     @property
     def report(self) -> list[dict[str, Any]]:

@@ -322,6 +322,8 @@ class Hooks:
     devices: dict[str, str] = field(default_factory=dict)  # what compiles programs on a device
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
     compile_operation: Callable[[Any], Any] = _unset  # the program of an eager one: backends.llvm
+    find_operation: Callable[..., Any] = _unset  # the same on disk, by its kind's name
+    keep_operation: Callable[..., None] = _unset  # has it found there from now on
     fill_memory: Callable[..., None] = _unset  # by all workers: backends.llvm.program.moves
     fill_rows: Callable[..., None] = _unset  # the same
     copy_memory: Callable[..., None] = _unset  # the same

@@ -32,7 +32,7 @@ from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.graph.eager import device_calls
 from adjoint.engine.graph.eager.drawn import SEED, DrawTrace, drawn_graph
 from adjoint.engine.graph.eager.enlisted import enlist
-from adjoint.engine.graph.eager.recorded import Unfit
+from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.eager.small_calls import copied, is_literal, own_warnings
 from adjoint.engine.graph.ir import Node, frozen
 from adjoint.engine.ops.create.creation import EMPTY

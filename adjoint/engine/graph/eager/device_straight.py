@@ -32,7 +32,7 @@ from adjoint.engine.core.state.late_faults import look
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.graph.eager import device_calls, device_made
 from adjoint.engine.graph.eager.enlisted import enlist_straight
-from adjoint.engine.graph.eager.recorded import Unfit
+from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.eager.small_calls import (
     chains_of,
     copied,

@@ -29,10 +29,10 @@ from adjoint.engine.core.operations.small_calls import FILLS, SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.determinism import fills_uninitialized
 from adjoint.engine.core.state.rng import Generator, default_generator
+from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 from adjoint.engine.graph.eager.recorded import (
     OperationTrace,
-    Unfit,
     example_of,
     native,
     recorded,

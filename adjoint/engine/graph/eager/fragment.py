@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.graph.eager.enlisted import Owned, enlist, enlist_on_device
-from adjoint.engine.graph.execution import Executable
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
+if TYPE_CHECKING:
+    from adjoint.engine.graph.execution import Executable
+
+Work = Callable[[Sequence[Any]], Any]  # an operation, given the host's numbers
 OFTEN = 64  # calls after which native code finds a small one
 AGAIN = 4  # calls after which it finds one on a GPU, which is not tried first
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Unfit(Exception):
+    """An operation that gains nothing by being compiled, or cannot be."""
+
+
+def put_workers_first(shared: dict[str, Any]) -> None:
+    """Leave the cores to the workers of programs, from the first fragment on."""
+    if not shared.get("workers"):
+        shared["workers"] = True
+        HOOKS.put_workers_first()
+
+
+class Result(NamedTuple):
     """Which output a result is, and how its dimensions lie in it."""
 
     output: int
@@ -36,20 +48,38 @@ class Result:
         return wrap(array if self.order is None else array.transpose(self.order))
 
 
-@dataclass(slots=True)
 class Fragment:
     """A compiled operation for operands of one kind."""
 
-    executable: Executable
-    places: tuple[int, ...]  # which of the tensors and, after them, numbers are its inputs
-    results: tuple[Result | None, ...]
-    structure: Any  # None: the first result alone
-    what: str  # the operations it is made of, for people
-    built: Callable[[list[Any]], Any]  # what holds several results
-    in_order: bool  # whether the inputs are just the tensors and numbers
-    flops: int
-    calls: int = 0  # while it is not decided whether native code is to find it
-    is_settled: bool = False  # that is decided
+    # No dataclass: to write one takes as long as to load some modules (Note [loaded fragments]).
+    __slots__ = (
+        "built", "calls", "executable", "flops", "in_order", "is_settled", "is_unrecorded",
+        "places", "results", "structure", "what",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        executable: Executable,
+        places: tuple[int, ...],
+        results: tuple[Result | None, ...],
+        structure: Any,
+        what: str,
+        built: Callable[[list[Any]], Any],
+        in_order: bool,
+        flops: int,
+        is_unrecorded: bool = False,
+    ) -> None:
+        self.executable = executable
+        self.places = places  # which of the tensors and, after them, numbers are its inputs
+        self.results = results
+        self.structure = structure  # None: the first result alone
+        self.what = what  # the operations it is made of, for people
+        self.built = built  # what holds several results
+        self.in_order = in_order  # whether the inputs are just the tensors and numbers
+        self.flops = flops
+        self.calls = 0  # while it is not decided whether native code is to find it
+        self.is_settled = False  # that is decided
+        self.is_unrecorded = is_unrecorded  # found by its kind's name (Note [kept kinds])
 
     def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[float]) -> Any:
         given = [t._array for t in tensors]

@@ -34,11 +34,13 @@ from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.loading import brought
+from adjoint.engine.core.state.timeline import LISTENERS
+from adjoint.engine.graph.eager import kept_kinds
 from adjoint.engine.graph.eager.enlisted import Owned, forget
-from adjoint.engine.graph.eager.fragment import Fragment
+from adjoint.engine.graph.eager.fragment import Fragment, Unfit, Work, put_workers_first
 from adjoint.engine.graph.eager.open_kinds import Looked, OpenKinds
 from adjoint.engine.graph.eager.quick_keys import add_operands, add_params, given_kind
-from adjoint.engine.graph.eager.recorded import Unfit, Work, compiled
 from adjoint.engine.graph.eager.sightings import Sightings
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import DEVICE_OF, Tensor, wrap
@@ -128,6 +130,8 @@ class Fragments:
         try:
             fragment = self.by_kind[kind]
             self.by_kind.move_to_end(kind)
+            if LISTENERS and fragment is not None and fragment.is_unrecorded:
+                fragment = self.by_kind[kind] = self.make(key, tensors, numbers, fn)
         except KeyError:
             fragment = self.opened(key, tensors, numbers, looked)
             if fragment is None:
@@ -178,8 +182,20 @@ class Fragments:
     def make(
         self, key: Any, tensors: Sequence[Tensor], numbers: Sequence[float], fn: Work
     ) -> Fragment | None:
-        """A fragment, if the operation can be one."""
-        return fitting(name_of(key), tensors, lambda: compiled(tensors, numbers, fn, self.shared))
+        """A fragment, if the operation can be one: from disk, where its kind has a name there."""
+        name = kept_kinds.name_of(key, tensors, numbers)
+        if name is not None and not LISTENERS:
+            known = fitting(name_of(key), tensors, lambda: kept_kinds.found(name, self.shared))
+            if known is not None:
+                put_workers_first(self.shared)
+                return known
+        compiled = brought("adjoint.engine.graph.eager.recorded").compiled
+        made: Fragment | None = fitting(
+            name_of(key), tensors, lambda: compiled(tensors, numbers, fn, self.shared)
+        )
+        if name is not None and made is not None:
+            kept_kinds.keep(name, made)
+        return made
 
     def forget(self) -> None:
         """Make every fragment anew."""
@@ -272,6 +288,8 @@ class Fragments:
             return again(None)
         if fragment is None:
             return None
+        if LISTENERS and fragment.is_unrecorded:
+            return again(quick)
         if not fragment.is_settled:
             if tensors[0]._array.__class__ is ndarray:
                 fragment.settle((), owned)
@@ -321,6 +339,8 @@ class Fragments:
             return self.described(record, operands, params, quick)
         if fragment is None:
             return None
+        if LISTENERS and fragment.is_unrecorded:
+            return self.described(record, operands, params, quick)
         if not fragment.is_settled:
             fragment.settle(numbers, (record, operands, params, None))
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.eager import images
-from adjoint.engine.graph.eager.fragment import Fragment, Result
+from adjoint.engine.graph.eager.fragment import Fragment, Result, Unfit, Work, put_workers_first
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.flops import flops_of
 from adjoint.engine.graph.ir import DataflowGraph, Value
@@ -26,7 +26,6 @@ from adjoint.engine.graph.sizes.sizing import Example, Sizing
 from adjoint.engine.ops.common.channels import goes_by_channels
 from adjoint.engine.tensor.tensor import Tensor
 
-Work = Callable[[Sequence[Any]], Any]
 Strides = tuple[int, ...]
 Try = Callable[[Sequence[Any]], list[Strides]]  # how results lie eagerly
 
@@ -78,10 +77,6 @@ def as_it_lies(record: Record, operands: tuple[Any, ...], params: dict[str, Any]
     if not any(is_tensor(x) and goes_by_channels(x) for x in operands):
         return None
     return record.by_channels(*operands, **params)
-
-
-class Unfit(Exception):
-    """An operation that gains nothing by being compiled, or cannot be."""
 
 
 def example_of(array: Any) -> Example:
@@ -219,7 +214,7 @@ def as_made(graph: DataflowGraph, results: tuple[Result | None, ...]) -> tuple[R
             node = value.node
             if node is not None and node.record.name == "reshape" and is_made(node.inputs[0]):
                 graph.outputs[result.output] = node.inputs[0]
-                result = replace(result, shape=tuple(value.spec.shape))
+                result = result._replace(shape=tuple(value.spec.shape))
         settled.append(result)
     return tuple(settled)
 
@@ -262,9 +257,7 @@ def native(task: Task, shared: dict[str, Any]) -> Executable:
     if len(devices) > 1:
         raise Unfit
     executable: Executable = HOOKS.compile_operation(task)
-    if not shared.get("workers"):
-        shared["workers"] = True
-        HOOKS.put_workers_first()
+    put_workers_first(shared)
     if getattr(executable, "calls_eager", False):
         raise Unfit  # it would only call the eager table
     return executable

@@ -34,7 +34,8 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.eager import enlisted
 from adjoint.engine.graph.eager.enlisted import Owned
-from adjoint.engine.graph.eager.recorded import OperationTrace, Unfit, recording, root
+from adjoint.engine.graph.eager.fragment import Unfit
+from adjoint.engine.graph.eager.recorded import OperationTrace, recording, root
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value, frozen
 from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce

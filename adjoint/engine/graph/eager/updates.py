@@ -28,8 +28,9 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import late_faults
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.eager.fragments import FRAGMENTS, fitting, kinds
-from adjoint.engine.graph.eager.recorded import OperationTrace, Unfit, example_of, native, root
+from adjoint.engine.graph.eager.recorded import OperationTrace, example_of, native, root
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.body import LiftedInput

@@ -16,6 +16,7 @@ class Source(ABC):
     """Finds the array behind an input; the same array is written when the program changes it."""
 
     __slots__ = ()
+    is_state = False  # whether it is the same array at each call
 
     @abstractmethod
     def storage(self, args: Sequence[Any]) -> Storage:
@@ -55,6 +56,7 @@ class State(Source):
     """A storage the function reached by itself: a parameter, a buffer, a constant."""
 
     __slots__ = ("own_storage",)
+    is_state = True
 
     def __init__(self, storage: Storage) -> None:
         self.own_storage = storage

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.compiler.memory.places import ALIGN
+from adjoint.engine.compiler.memory.buffer_kinds import ALIGN
 from adjoint.engine.core.state import forks
 
 # NumPy asks for huge pages where an array has 4 MiB or more, and Linux gives them where all of a

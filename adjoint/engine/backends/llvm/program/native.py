@@ -1,249 +1,35 @@
-"""The native executor: a task compiled to a table of kernels and run by the worker pool.
-
-Note [loaded fragments]
-    The first large operation of a process waits for all that is imported on its way, which takes
-    longer than to read its program from disk and to run it. So what loads and runs programs is
-    apart from what makes them: nothing that is imported here imports the planner, the passes, the
-    IR of loops or the recorder of Python code. Those are brought where a program is planned, told
-    to people, or recorded from Python code (`get_ready_for_recordings`).
-"""
+"""The native executor: a task compiled to a table of kernels and run by the worker pool."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from adjoint.engine.backends.disk import store
-from adjoint.engine.backends.disk.package_code import package_digest
 from adjoint.engine.backends.llvm.program.arena import Arena
-from adjoint.engine.backends.llvm.program.filling import make_fill, refuse
-from adjoint.engine.backends.llvm.runtime import library
-from adjoint.engine.backends.llvm.runtime.jit import target_key
-from adjoint.engine.backends.llvm.runtime.peeking import address_of
-from adjoint.engine.backends.llvm.runtime.pool import DriverStep as Entry
-from adjoint.engine.backends.llvm.runtime.pool import DriverTable, the_pool
-from adjoint.engine.backends.llvm.runtime.symbols import UnknownSymbol
-from adjoint.engine.backends.llvm.runtime.symbols import address_of as address_named
-from adjoint.engine.backends.threads import get_num_threads
+from adjoint.engine.backends.llvm.program.running import (
+    FilledTask,
+    disk_prefix,
+    get_ready,
+    loaded,
+    planning,
+    shared_arena,
+)
+from adjoint.engine.backends.llvm.program.running import Native as Native
 from adjoint.engine.compiler.executors import (
     compiler_for,
     interpreted_with,
     register_backend,
     register_compiler,
 )
-from adjoint.engine.compiler.memory.limits import check, limit, too_much
-from adjoint.engine.compiler.memory.places import INPUT
 from adjoint.engine.compiler.options import Options, chosen
-from adjoint.engine.compiler.package.explain import explain
-from adjoint.engine.compiler.package.image import (
-    FORMAT,
-    TEST,
-    ProgramImage,
-    Unfitting,
-    from_bytes,
-)
 from adjoint.engine.compiler.package.naming import Unnameable, task_key
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.state.timeline import LISTENERS, Ran, keep_least, stage
+from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task
-from adjoint.engine.graph.record.sources import State
+from adjoint.engine.graph.record.sources import CallArgument
 from adjoint.engine.graph.sizes.extents import Sizes
-
-if TYPE_CHECKING:
-    from adjoint.engine.compiler.schedule.plan import Plan
-
-
-class Native:
-    """An executable whose kernels are machine code.
-
-    One call at a time: the arena and the words are its own. Other threads wait.
-    """
-
-    concurrent = True  # it sees to that itself
-
-    def __init__(
-        self,
-        task: Task,
-        image: ProgramImage,
-        functions: dict[str, library.NativeFunction],
-        plan: Plan | None = None,
-        arena: Arena | None = None,  # shared with programs of other sizes
-        drafted: Callable[[], tuple[Any, Sizes]] | None = None,  # the draft it was made from
-    ) -> None:
-        self.task, self.image, self.plan = task, image, plan
-        self.functions = functions  # keeps their code
-        self.arena = arena = arena or Arena()
-        allocate(arena, image)
-        self.lock = arena.lock
-        self.words = image.words
-        for at, name in image.symbols:
-            self.words[at] = address_named(name)
-        self.origin = 0
-        self.move(arena.origin)
-        arena.users.add(self)
-        self.fill = self.fix_state()
-        self.segments = self.tables()
-        if task.sizing is not None:  # one of many: let go of the arguments it was made for
-            self.task = replace(task, examples=(), targets=())
-        self.pool = the_pool()
-        self.parallel = image.parallel
-        self.drafted = drafted
-        # Of the runs that were timed the least: nanoseconds and turns by segment and entry.
-        self.least_times: dict[tuple[int, int], tuple[int, int]] = {}
-        self.calls_eager = None in image.segments  # whether the eager table does a part of it
-
-    def move(self, origin: int) -> None:
-        """Have the arena at another address."""
-        self.words[self.image.inside] += origin - self.origin
-        self.origin = origin
-
-    def fix_state(self) -> Any:
-        """Fill in addresses of state, which do not change; returns what fills in the rest."""
-        task, image = self.task, self.image
-        words = memoryview(self.words)  # takes a number sooner than the array does
-        graph = task.graph if task.sizing is None else task.sizing.graph  # but for sizes the same
-        moving: dict[int, bool] = {}
-        written = {id(target) for target in task.targets}
-        for i, source in enumerate(task.sources):
-            patches = image.patches.get(f"{INPUT} {i}")
-            if not patches:
-                continue
-            if not isinstance(source, State):
-                moving[i] = id(task.examples[i]) in written
-                continue
-            array = task.examples[i]
-            if id(array) in written and not array.flags.writeable:
-                refuse()
-            start = address_of(array)
-            for at, shift in patches:
-                words[at] = start + shift
-        floats = {i for i in image.numbers if graph.inputs[i].spec.dtype.is_floating_point}
-        banks = task.shared is None  # of many programs each would hold memory
-        return make_fill(image, moving, floats, self.words, len(graph.outputs), banks)
-
-    def tables(self) -> list[Any]:
-        """Native tables, separated by calls of the eager table."""
-        segments: list[Any] = []
-        base = self.words.ctypes.data
-        address = {name: function.address for name, function in self.functions.items()}
-        calls = iter(planning().host_calls(self) if None in self.image.segments else ())
-        for number, entries in enumerate(self.image.segments):
-            if entries is None:
-                segments.append(next(calls))
-                continue
-            table = DriverTable(
-                [
-                    Entry(0, base + 8 * start, skip=skip, test=True)
-                    if name == TEST
-                    else Entry(address[name], base + 8 * start, everyone, True, skip)
-                    for name, start, everyone, skip in entries
-                ]
-            )
-            segments.append(table)
-            for at, where in self.image.status:
-                if where == number:
-                    self.words[at] = table.status_address
-        return segments
-
-    def explain(self) -> str:
-        """What the program does, step by step."""
-        sizing = self.task.sizing
-        return explain(self.image) + (
-            "" if sizing is None else planning().origin_text(sizing.shared_plans)
-        )
-
-    def accounts(self) -> list[list[Any]]:
-        """By segment, what every entry of its table does; none where that is not known."""
-        accounts: list[list[Any]] = planning().accounts_of(self)
-        return accounts
-
-    # -- running --------------------------------------------------------------------------------
-
-    def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
-        """Fill in this call's addresses and numbers, and run."""
-        if LISTENERS:
-            return self.timed(inputs, targets)
-        with self.lock:
-            results = self.fill(inputs, targets)
-            run = self.pool.run
-            workers = get_num_threads() if self.parallel else 1
-            for segment in self.segments:
-                if segment.__class__ is not DriverTable:
-                    segment(inputs, results)
-                    continue
-                code = run(segment.address, segment.count, workers)
-                if code:
-                    raise self.image.fault(code)
-            return results
-
-    def quickest(self) -> Executable:
-        """`__call__`, with what it looks up laid ready where the program is one small table."""
-        if self.parallel or len(self.segments) != 1 or self.calls_eager:
-            return self.__call__
-        (table,) = self.segments
-        lock, fill, run, timed = self.lock, self.fill, self.pool.run, self.timed
-        address, count, fault = table.address, table.count, self.image.fault
-
-        def alone(inputs: list[Any], targets: list[Any]) -> list[Any]:
-            if LISTENERS:
-                return timed(inputs, targets)
-            with lock:
-                results = fill(inputs, targets)
-                code = run(address, count)
-                if code:
-                    raise fault(code)
-                return results
-
-        return alone
-
-    def timed(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
-        """`__call__`, with the time of each entry told to those who listen."""
-        with self.lock:
-            results = self.fill(inputs, targets)
-            workers = get_num_threads() if self.parallel else 1
-            for number, segment in enumerate(self.segments):
-                start = perf_counter_ns()
-                code, times = 0, memoryview(b"")
-                if segment.__class__ is not DriverTable:
-                    segment(inputs, results)
-                else:
-                    code, times = self.pool.run_timed(segment, workers)
-                run = Ran(self, number, start, perf_counter_ns(), times)
-                self.keep_times(run)
-                for listener in LISTENERS:
-                    listener.ran(run)
-                if code:
-                    raise self.image.fault(code)
-            return results
-
-    def keep_times(self, run: Ran) -> None:
-        """Note a run's times, for pages."""
-        if not len(run.times):
-            keep_least(self.least_times, (run.segment, 0), (run.end - run.start, 1))
-        for k in range(len(run.times) // 3):
-            taken = (run.times[3 * k + 1], run.times[3 * k + 2])
-            keep_least(self.least_times, (run.segment, k), taken)
-
-    def sources(self) -> dict[str, str]:
-        """The LLVM text of every function, by name."""
-        texts: dict[str, str] = planning().sources_of(self)
-        return texts
-
-
-def allocate(arena: Arena, image: ProgramImage) -> None:
-    """Memory for a program's own values."""
-    if image.arena <= arena.nbytes:
-        return  # it is there already
-    check(image.arena, lambda: image.memory)
-    try:
-        arena.reserve(image.arena)
-    except MemoryError:
-        raise too_much(image.memory, "which the system does not give") from None
 
 
 def compile_task(task: Task, options: Options | None = None) -> Executable:
@@ -266,11 +52,6 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
         return executable
 
 
-def planning() -> Any:
-    """The part that plans programs and makes their machine code."""
-    return importlib.import_module("adjoint.engine.backends.llvm.program.planning")
-
-
 def is_elsewhere(task: Task) -> bool:
     """Whether a task is not all on the CPU."""
     return any(v.spec.device.type != "cpu" for v in task.graph.inputs if not v.host) or any(
@@ -282,10 +63,7 @@ def arena_for(task: Task) -> Arena | None:
     """The memory of tasks that share it; None: one of its own."""
     if task.shared is None:
         return None
-    if "arena" not in task.shared:
-        task.shared["arena"] = Arena()
-    arena: Arena = task.shared["arena"]
-    return arena
+    return shared_arena(task.shared)
 
 
 def compile_elsewhere(task: Task, options: Options) -> Executable:
@@ -305,10 +83,17 @@ def disk_key(task: Task, options: Any) -> str | None:
         return None
 
 
-@cache
-def disk_prefix() -> str:
-    """What the names of all images begin with: the machine and the versions."""
-    return f"{target_key()};{package_digest()};{FORMAT}"
+def kept_under(executable: Executable) -> str | None:
+    """The name of an eager operation's image, if there is one on disk."""
+    if executable.__class__ is not Native or isinstance(executable.task, FilledTask):
+        return None
+    task = executable.task
+    if task.sizing is not None or task.targets or None in executable.image.segments:
+        return None
+    if not all(isinstance(source, CallArgument) for source in task.sources):
+        return None
+    options = chosen("default", {})
+    return None if options.validate else disk_key(task, options)
 
 
 def draft_again(task: Task, options: Options) -> tuple[Any, Sizes]:
@@ -326,40 +111,9 @@ def from_disk(
 
 
 def _from_disk(task: Task, key: str, arena: Arena | None, options: Options) -> Native | None:
-    data = store.get(key)
-    if data is None:
-        return None
-    try:
-        image, modules = from_bytes(data)
-    except Unfitting:
-        store.default().drop(key)
-        return None
-    arena = arena or Arena()
-    if image.arena > max(arena.nbytes, 0) and image.arena > limit():
-        return None  # planned again, it can say which lines need the memory
-    allocate(arena, image)
-    with arena.touched():
-        try:
-            functions = library.load(dict.fromkeys(image.functions, _gone), modules)
-        except KeyError:
-            return None
-        again = partial(draft_again, task, options) if task.sizing is None else None
-        try:
-            return Native(task, image, functions, None, arena, again)
-        except UnknownSymbol:  # kept beside another NumPy or SciPy
-            return None
-
-
-def _gone() -> library.Text:
-    raise KeyError("the code of a kept program was removed")
-
-
-@cache
-def get_ready() -> None:
-    """What every program needs and no program decides: the workers and their driver."""
-    disk_prefix()
-    the_pool()
-    HOOKS.native_loaded = True
+    memory = arena or Arena()
+    again = partial(draft_again, task, options) if task.sizing is None else None
+    return loaded(key, memory, lambda *found: Native(task, *found, None, memory, again))
 
 
 @cache

@@ -10,27 +10,28 @@ from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.llvm.loops.kernels import emit
 from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.program.arena import Arena
-from adjoint.engine.backends.llvm.program.native import Native
+from adjoint.engine.backends.llvm.program.running import FilledTask, Native
 from adjoint.engine.backends.llvm.program.sized import (
     LEAST,
     SizedPlans,
+    origin_text,
     own_sizes,
     planned,
     shared_by,
 )
-from adjoint.engine.backends.llvm.program.sized import origin_text as origin_text
 from adjoint.engine.backends.llvm.program.validate import Validated
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.accounts import Account, accounts
 from adjoint.engine.compiler.package.draft import Draft, concrete, functions_of
+from adjoint.engine.compiler.package.explain import explain
 from adjoint.engine.compiler.package.image import ProgramImage, from_bytes, to_bytes
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.calls import HostCall
 from adjoint.engine.compiler.schedule.steps import EagerCall
 from adjoint.engine.core.state.timeline import stage
-from adjoint.engine.graph.eager.recorded import Unfit
+from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.sizes.extents import Sizes
 from adjoint.engine.graph.sizes.sizing import FILL
@@ -156,6 +157,13 @@ def checked(executable: Native, task: Task, shared: SizedPlans) -> Executable:
 def draft_again(task: Task, options: Options) -> tuple[Draft, Sizes]:
     """The draft of a task, planned again."""
     return Draft(plan_for(task, LLVM, options)), {}
+
+
+def explained(executable: Native) -> str:
+    """What a program does, step by step."""
+    task = executable.task
+    sizing = None if isinstance(task, FilledTask) else task.sizing
+    return explain(executable.image) + ("" if sizing is None else origin_text(sizing.shared_plans))
 
 
 def accounts_of(executable: Native) -> list[list[Account]]:

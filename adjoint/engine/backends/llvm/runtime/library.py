@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from weakref import WeakValueDictionary
@@ -29,13 +28,15 @@ WORTH = 800  # lines that are worth a thread of their own
 Text = tuple[str, set[str]]  # a function's definition, and the declarations it needs
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class NativeFunction:
     """Code that is loaded; it stays as long as this object does."""
 
-    address: int
-    library: jit.LinkedCode
-    module: str  # the key under which the code that holds it is kept on disk
+    __slots__ = ("__weakref__", "address", "library", "module")
+
+    def __init__(self, address: int, library: jit.LinkedCode, module: str) -> None:
+        self.address = address
+        self.library = library
+        self.module = module  # the key under which the code that holds it is kept on disk
 
 
 # Programs keep the functions they call. Some that were asked for last stay without one, since what
@@ -48,6 +49,16 @@ _lock = forks.lock(forks.LockOrder.LIBRARY)
 def linked(kind: str, text: str, symbols: Mapping[str, int] = jit.NO_SYMBOLS) -> jit.LinkedCode:
     """A module of the compiler's own, from disk or assembled, ready to be called."""
     return _linked(key_of(kind, jit.target_key(), text), lambda: text, symbols)
+
+
+def linked_by_code(
+    kind: str, write: Callable[[], str], symbols: Mapping[str, int] = jit.NO_SYMBOLS
+) -> jit.LinkedCode:
+    """The same, known by the package's code, whose text is written only if it must be.
+
+    What writes it then need not be loaded.
+    """
+    return _linked(key_of(kind, jit.target_key(), package_digest()), write, symbols)
 
 
 def _linked(key: str, write: Callable[[], str], symbols: Mapping[str, int]) -> jit.LinkedCode:
@@ -153,9 +164,7 @@ def _enter(
 @cache
 def _shared() -> tuple[jit.LinkedCode, Mapping[str, int]]:
     """What modules call without having it, and its addresses."""
-    # By the package's code: to write it, kernels' own words for vectors would have to be loaded.
-    key = key_of("piece_walks", jit.target_key(), package_digest())
-    code = _linked(key, lambda: str(_piece_walks().module_text()), jit.NO_SYMBOLS)
+    code = linked_by_code("piece_walks", lambda: str(_piece_walks().module_text()))
     return code, {name: code.address(name) for name in code.names}
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import importlib
 import mmap
 import os
 import sys
@@ -22,7 +23,6 @@ from typing import Any, NamedTuple
 
 from adjoint.engine.backends import threads
 from adjoint.engine.backends.llvm.runtime import fastcall, jit, library, shared_words
-from adjoint.engine.backends.llvm.runtime.driver import driver_text
 
 PATIENCE = 10_000  # times 100 us that the end of the interpreter waits for a running program
 FOREVER = 2**62
@@ -201,7 +201,12 @@ class WorkerThreads:
 
 
 def _link_driver(target: shared_words.Platform) -> jit.LinkedCode:
-    return library.linked("driver", driver_text(target))
+    def write() -> str:
+        driver = importlib.import_module("adjoint.engine.backends.llvm.runtime.driver")
+        text: str = driver.driver_text(target)
+        return text
+
+    return library.linked_by_code(f"driver {target!r}", write)
 
 
 def _immortal(thing: object) -> None:

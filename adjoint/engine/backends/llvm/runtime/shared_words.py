@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 PARALLEL = 1  # every worker calls the function; otherwise worker 0 alone
 BARRIER = 2  # nobody passes before all are here
@@ -43,8 +43,7 @@ MUTEX, CONDITION = 10 * LINE, 11 * LINE
 FUTEX_CALLS = {"x86_64": 202, "aarch64": 98}  # Linux's numbers of the system call
 
 
-@dataclass(frozen=True, slots=True)
-class Platform:
+class Platform(NamedTuple):
     """What the driver is written for."""
 
     machine: str  # "x86_64", "aarch64"

@@ -25,7 +25,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.straight import same_arrays
-from adjoint.engine.backends.llvm.program.native import Native
+from adjoint.engine.backends.llvm.program.running import Native
 from adjoint.engine.backends.llvm.runtime.pool import DriverStep, DriverTable, the_pool
 from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop
 from adjoint.engine.backends.llvm.small import loops

@@ -20,7 +20,7 @@ from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.executors import compiler_for, register_backend, register_compiler
 from adjoint.engine.compiler.options import Options, chosen
 from adjoint.engine.core.device import Device
-from adjoint.engine.graph.eager.recorded import Unfit
+from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
 
 

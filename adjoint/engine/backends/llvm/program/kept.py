@@ -1,0 +1,70 @@
+"""Eager operations found on disk by the names of their kinds (Note [kept kinds])."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Any
+
+from adjoint.engine.backends.disk import store
+from adjoint.engine.backends.llvm.program.running import (
+    FilledTask,
+    Native,
+    disk_prefix,
+    get_ready,
+    loaded,
+    shared_arena,
+)
+from adjoint.engine.core.files.budget import Budget, FileRefusal, read_json
+from adjoint.engine.core.identity.keys import key_of
+from adjoint.engine.core.state.timeline import stage
+from adjoint.engine.core.state.validation import validating
+
+FORMAT = "kind 1"  # for the names of entries
+
+
+def find(name: bytes, shared: dict[str, Any]) -> tuple[Native, dict[str, Any]] | None:
+    """The program of a kind and what was told of it, if both are kept and whole."""
+    if validating():  # what is checked must be known by its nodes, which images do not keep
+        return None
+    get_ready()
+    with stage("look on disk"):
+        key = key_of(FORMAT, disk_prefix(), name)
+        data = store.get(key)
+        if data is None:
+            return None
+        try:
+            told = read_json(data, Budget(len(data), "a kept kind"))
+            image, about = str(told["image"]), told["about"]
+            task = FilledTask(int(told["inputs"]), tuple(told["floats"]), int(told["outputs"]))
+        except (KeyError, TypeError, ValueError, FileRefusal):
+            store.default().drop(key)
+            return None
+        if not store.is_key(image) or not isinstance(about, dict):
+            store.default().drop(key)
+            return None
+        arena = shared_arena(shared)
+        native = loaded(image, arena, lambda *found: Native(task, *found, None, arena))
+    return None if native is None else (native, about)
+
+
+def keep(name: bytes, executable: Any, about: dict[str, Any]) -> None:
+    """Have a program that was recorded found by its kind from now on."""
+    image = _compiling().kept_under(executable)
+    if image is None:
+        return
+    graph = executable.task.graph
+    floats = [i for i, v in enumerate(graph.inputs) if v.host and v.spec.dtype.is_floating_point]
+    told = {
+        "image": image,
+        "inputs": len(graph.inputs),
+        "floats": floats,
+        "outputs": len(graph.outputs),
+        "about": about,
+    }
+    store.put(key_of(FORMAT, disk_prefix(), name), json.dumps(told).encode())
+
+
+def _compiling() -> Any:
+    """The part that names programs by what was recorded."""
+    return importlib.import_module("adjoint.engine.backends.llvm.program.native")
