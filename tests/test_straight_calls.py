@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.backends.llvm.program import filling
+from adjoint.engine.backends.llvm.program import banks, filling
 from adjoint.engine.backends.llvm.runtime.fitting import make_fits
 from adjoint.engine.capture.signature import Arguments
 from adjoint.engine.capture.tensors.looks import hooks_of
@@ -123,9 +123,9 @@ def check_fill(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     image = an_image(draw)
     count = len(image.results)
     words = [np.zeros(60, np.int64) for _ in range(2)]
-    quick = filling.make_fill(image, {0: False, 1: False}, {2, 3, 4}, words[0], count)
-    monkeypatch.setattr(filling, "can_fill", lambda: False)
-    slow = filling.make_fill(image, {0: False, 1: False}, {2, 3, 4}, words[1], count)
+    quick = filling.make_fill(image, {0: False, 1: False}, frozenset({2, 3, 4}), words[0], count)
+    monkeypatch.setattr(banks, "can_fill", lambda: False)
+    slow = filling.make_fill(image, {0: False, 1: False}, frozenset({2, 3, 4}), words[1], count)
     monkeypatch.undo()
     assert getattr(quick, "__code__", None) is not getattr(slow, "__code__", None)
     held: list[Any] = []
@@ -136,7 +136,7 @@ def check_fill(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         told = [w.copy() for w in words]
         for k, _, _ in image.results:
             for results, said in zip(made, told, strict=True):
-                start = filling.address_of(results[k])
+                start = banks.address_of(results[k])
                 assert [said[at] - shift for at, shift in image.patches[f"result {k}"]] == [
                     start
                 ] * len(image.patches[f"result {k}"])

@@ -43,7 +43,8 @@ def job_secret() -> bytes:
             f"them with `adjoint launch`, or give them all the same ${VARIABLE}."
         ) from error
     if not secret:
-        raise DistNetworkError(f"{folder / 'job-secret'} is empty: remove it, and another is made")
+        path = os.path.join(folder, "job-secret")
+        raise DistNetworkError(f"{path} is empty: remove it, and another is made")
     return secret
 
 

@@ -18,7 +18,6 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 LINKS = 40  # symbolic links followed on the way, as the kernel's own limit
 WRITABLE = stat.S_IWGRP | stat.S_IWOTH
@@ -37,13 +36,14 @@ class UnsafeFolder(OSError):
     """A place that cannot be used; the message says why and what would help."""
 
 
-class CachedFile(NamedTuple):
+class CachedFile:
     """A file in one of the private folder's parts, as a listing shows it."""
 
-    part: str
-    name: str
-    used: float  # when it was last touched
-    size: int
+    __slots__ = ("name", "part", "size", "used")
+
+    def __init__(self, part: str, name: str, used: float, size: int) -> None:
+        self.part, self.name, self.size = part, name, size
+        self.used = used  # when it was last touched
 
 
 class _OpenFolder:

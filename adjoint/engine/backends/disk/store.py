@@ -21,7 +21,6 @@ import time
 import warnings
 from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
 
 from adjoint.engine.backends.disk.private import CachedFile, PrivateFolder
 
@@ -33,6 +32,7 @@ KEEP = 0.8  # how full the cache is after a clearing, so that the next put does 
 SHARE = 64  # of the limit: a process that adds less than this part of it measures at its end
 TOUCH = 60.0  # seconds before a use is worth noting again
 ABANDONED = 3600.0  # age of a half-written file whose writer must be dead
+_DIGITS = frozenset("0123456789abcdef")
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -84,13 +84,13 @@ def parse_size(text: str) -> int:
     return int(float(match[1]) * UNITS[match[2]])
 
 
-class Usage(NamedTuple):
+class Usage:
     """What a cache holds."""
 
-    folder: str | None
-    entries: int
-    size: int
-    limit: int
+    __slots__ = ("entries", "folder", "limit", "size")
+
+    def __init__(self, folder: str | None, entries: int, size: int, limit: int) -> None:
+        self.folder, self.entries, self.size, self.limit = folder, entries, size, limit
 
 
 class DiskStore:
@@ -233,7 +233,7 @@ class DiskStore:
 
 def is_key(text: str) -> bool:
     """Whether a text can be a key of the cache."""
-    return re.fullmatch(r"[0-9a-f]{16,}", text) is not None
+    return len(text) >= 16 and _DIGITS.issuperset(text)
 
 
 def _place(key: str) -> tuple[str, str]:

@@ -56,9 +56,10 @@ def code_files(root: str, parts: Iterable[str]) -> dict[str, os.stat_result]:
             continue
         with os.scandir(path) as entries:
             for entry in entries:
-                if entry.name.endswith(".py"):
+                name = entry.name
+                if name[-3:] == ".py":
                     found[entry.path] = entry.stat()
-                elif entry.name != "__pycache__" and entry.is_dir():
+                elif name != "__pycache__" and entry.is_dir():
                     pending.append(entry.path)
     return found
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from numpy import ndarray
 
@@ -47,11 +47,16 @@ ATOMS = frozenset({bool, str, type(None), DType, Device})  # equal ones of a typ
 SEQUENCES = frozenset({tuple, list, Size})
 
 
-class Looked(NamedTuple):
+class Looked:
     """All that an operation looks at besides tensors, and what it does with tensors and that."""
 
-    leaves: Any
-    call: Callable[[Sequence[Tensor], Any, Sequence[Any]], Any]  # also of the host's numbers
+    __slots__ = ("call", "leaves")
+
+    def __init__(
+        self, leaves: Any, call: Callable[[Sequence[Tensor], Any, Sequence[Any]], Any]
+    ) -> None:
+        self.leaves = leaves
+        self.call = call  # also of the host's numbers
 
 
 def sort_out(x: Any, shape: list[Any], numbers: list[int]) -> bool:

@@ -6,7 +6,6 @@ Whatever is not read here is refused: LLVM's own linker then does it.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 _HEADER = b"\x7fELF\x02\x01\x01"  # 64 bits, little-endian, the only version
 _RELOCATABLE = 1
@@ -26,43 +25,55 @@ class Unplaceable(Exception):
     """An object file that is not all understood."""
 
 
-class ObjectSection(NamedTuple):
+# Plain classes: to make a named tuple takes as long as to load a module (Note [loaded fragments]).
+class ObjectSection:
     """Bytes that go into memory."""
 
-    data: bytes
-    flags: int
-    align: int
+    __slots__ = ("align", "data", "flags")
+
+    def __init__(self, data: bytes, flags: int, align: int) -> None:
+        self.data, self.flags, self.align = data, flags, align
 
     @property
     def is_written(self) -> bool:
         return bool(self.flags & WRITTEN)
 
 
-class ObjectSymbol(NamedTuple):
-    """A name; where it is, or None where others have it."""
+class ObjectSymbol:
+    """A name; where it is, or None where others have it. One object for each of a file."""
 
-    name: str
-    section: int | None
-    value: int
+    __slots__ = ("name", "section", "value")
+
+    def __init__(self, name: str, section: int | None, value: int) -> None:
+        self.name, self.section, self.value = name, section, value
 
 
-class Relocation(NamedTuple):
+class Relocation:
     """A place in a section that depends on where a symbol is."""
 
-    section: int
-    offset: int
-    kind: int
-    symbol: ObjectSymbol
-    addend: int
+    __slots__ = ("addend", "kind", "offset", "section", "symbol")
+
+    def __init__(
+        self, section: int, offset: int, kind: int, symbol: ObjectSymbol, addend: int
+    ) -> None:
+        self.section, self.offset, self.kind = section, offset, kind
+        self.symbol, self.addend = symbol, addend
 
 
-class ObjectFile(NamedTuple):
+class ObjectFile:
     """What a linker needs of an object file."""
 
-    machine: int
-    sections: dict[int, ObjectSection]
-    symbols: list[ObjectSymbol]
-    relocations: list[Relocation]
+    __slots__ = ("machine", "relocations", "sections", "symbols")
+
+    def __init__(
+        self,
+        machine: int,
+        sections: dict[int, ObjectSection],
+        symbols: list[ObjectSymbol],
+        relocations: list[Relocation],
+    ) -> None:
+        self.machine, self.sections = machine, sections
+        self.symbols, self.relocations = symbols, relocations
 
 
 def read_object(data: bytes) -> ObjectFile:

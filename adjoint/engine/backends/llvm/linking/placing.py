@@ -21,7 +21,7 @@ import struct
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from adjoint.engine.backends.llvm.linking.elf import (
     EXECUTED,
@@ -41,14 +41,24 @@ _FAILED = ctypes.c_void_p(-1).value
 Fill = Callable[[bytearray, int, int, int], None]  # (bytes, at, that place, where it points)
 
 
-class Processor(NamedTuple):
+class Processor:
     """How a processor's relocations are filled in."""
 
-    fills: Mapping[int, Fill]
-    by_entry: frozenset[int]  # those that want the address of an entry of the table
-    calls: frozenset[int]  # those that may go to a stub
-    stub: Callable[[int, int], bytes]  # code at a place that jumps to what an entry holds
-    behind: int  # what is added to a symbol's own address where nothing else is
+    __slots__ = ("behind", "by_entry", "calls", "fills", "stub")
+
+    def __init__(
+        self,
+        fills: Mapping[int, Fill],
+        by_entry: frozenset[int],
+        calls: frozenset[int],
+        stub: Callable[[int, int], bytes],
+        behind: int,
+    ) -> None:
+        self.fills = fills
+        self.by_entry = by_entry  # those that want the address of an entry of the table
+        self.calls = calls  # those that may go to a stub
+        self.stub = stub  # code at a place that jumps to what an entry holds
+        self.behind = behind  # what is added to a symbol's own address where nothing else is
 
 
 class PlacedCode:
@@ -90,14 +100,17 @@ class CodeLayout:
         self.starts: dict[int, int] = {}
         page, at = mmap.PAGESIZE, 0
         outside = {r.symbol.name for r in found.relocations if r.symbol.section is None}
-        wanted = {r.symbol for r in found.relocations if r.kind in machine.by_entry}
-        wanted |= {r.symbol for r in found.relocations if r.symbol.section is None}
+        wanted = [
+            r.symbol
+            for r in found.relocations
+            if r.kind in machine.by_entry or r.symbol.section is None
+        ]
         self.outside = {name: _address(name, symbols) for name in sorted(outside)}
         at = self.lay_out(at, written=False)
         self.stubs = {name: at + STUB * k for k, name in enumerate(self.outside)}
         self.fixed = _up(at + STUB * len(self.stubs), page)  # what is never written
         at = _up(self.lay_out(self.fixed, written=True), WORD)
-        self.entries = {symbol: at + WORD * k for k, symbol in enumerate(sorted(wanted, key=repr))}
+        self.entries = {s: at + WORD * k for k, s in enumerate(dict.fromkeys(wanted))}
         self.size = _up(at + WORD * len(self.entries), page)
         if self.size > LARGEST:
             raise Unplaceable(f"{self.size} bytes")
@@ -140,11 +153,11 @@ class CodeLayout:
 
     def fill(self, memory: bytearray, relocation: Relocation, base: int) -> None:
         """One place that depends on an address."""
-        section, offset, kind, symbol, addend = relocation
+        kind, symbol, addend = relocation.kind, relocation.symbol, relocation.addend
         fill = self.machine.fills.get(kind)
         if fill is None:
             raise Unplaceable(f"a relocation of kind {kind}")
-        at = self.starts[section] + offset
+        at = self.starts[relocation.section] + relocation.offset
         is_call = kind in self.machine.calls and symbol.section is None
         if (is_call or kind in self.machine.by_entry) and addend != self.machine.behind:
             raise Unplaceable("a place beside a symbol of others")

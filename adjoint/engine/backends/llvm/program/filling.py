@@ -3,118 +3,29 @@
 A call of a small program must not take longer than the program. What has to be done is known when
 the program is made, so it is written out as a Python function without loops or look-ups; for most
 programs native code (`runtime.fill_code`) does the same unless it meets something unusual.
-
-Note [recycled results]
-    Results are fresh arrays to whoever receives them. An array that was handed out and that nobody
-    holds any more (its reference count says so: views and exported buffers hold it too) is as good
-    as a fresh one, and its address is known. So results come from two banks of arrays that take
-    turns: the gradients of the call before are usually alive until this call's replace them.
 """
 
 from __future__ import annotations
 
+import importlib
 import struct
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from math import prod
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.backends.llvm.runtime.fill_code import FilledInputs, FillTable, can_fill
-from adjoint.engine.backends.llvm.runtime.peeking import (
-    COUNTED,
-    address_of,
-    quick_address,
-    slow_address,
-)
+from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, quick_address, slow_address
 from adjoint.engine.compiler.package.image import ProgramImage
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.generated import function_of_text
 
 Fill = Callable[[list[Any], list[Any]], list[Any]]
 SMALL = 1 << 20  # bytes; larger results are not kept when nobody else wants them
+BANKS = "adjoint.engine.backends.llvm.program.banks"  # fragments do without
 MANY = 64  # words with an array's address that NumPy fills in sooner than as many lines of Python
-UNHELD = 3  # references to an array that only its bank holds: two lists', and the question's own
-
-
-class Bank:
-    """The arrays of one call's results, and the words that say where they are."""
-
-    __slots__ = (
-        "arrays", "at", "kinds", "numbers", "puts", "results", "shares", "shifts", "table",
-        "values",
-    )  # fmt: skip
-
-    def __init__(self, image: ProgramImage, outputs: int) -> None:
-        self.table: FillTable | None = None  # the same for native code, which `puts` is
-        self.puts: Callable[[list[Any]], bool] | None = None
-        reused = [(k, shape, _numpy(dtype)) for k, shape, dtype in image.results]
-        reused = [(k, shape, dtype) for k, shape, dtype in reused if keeps(shape, dtype)]
-        self.numbers = [k for k, _, _ in reused]  # of the results that are kept
-        self.kinds = [(shape, dtype) for _, shape, dtype in reused]
-        patches = [image.patches.get(f"result {k}", []) for k in self.numbers]
-        self.at = np.array([at for patch in patches for at, _ in patch], np.int64)
-        self.shifts = np.array([shift for patch in patches for _, shift in patch], np.int64)
-        self.shares = np.repeat(np.arange(len(patches)), [len(patch) for patch in patches])
-        self.arrays = [np.empty(shape, dtype) for shape, dtype in self.kinds]
-        self.results: list[Any] = [None] * outputs
-        self.put()
-
-    def put(self) -> None:
-        """Note where the arrays are."""
-        for k, array in zip(self.numbers, self.arrays, strict=True):
-            self.results[k] = array
-        starts = np.array([address_of(a) for a in self.arrays], np.int64)
-        self.values = starts[self.shares] + self.shifts
-        if self.table is not None:
-            self.table.hold(self.arrays, self.values)
-
-    def renew(self) -> None:
-        """Have other arrays in place of those that somebody holds."""
-        for i, (shape, dtype) in enumerate(self.kinds):
-            if getrefcount(self.arrays[i]) > UNHELD:
-                self.arrays[i] = np.empty(shape, dtype)
-        self.put()
-
-
-class Banks:
-    """Two banks that take turns."""
-
-    __slots__ = ("both", "unheld")
-
-    def __init__(self, image: ProgramImage, outputs: int) -> None:
-        self.both = [Bank(image, outputs), Bank(image, outputs)]
-        self.unheld = UNHELD * len(self.both[0].arrays)
-
-    def take(self, words: Any) -> list[Any]:
-        """A list of results, with arrays that are nobody's; their addresses go into `words`."""
-        both = self.both
-        both.reverse()
-        bank = both[0]
-        if sum(map(getrefcount, bank.arrays)) != self.unheld:
-            bank.renew()
-        words[bank.at] = bank.values
-        return bank.results.copy()
-
-    def quick(self, inputs: FilledInputs, slow: Fill, words: Any) -> Fill:
-        """`slow`, done by native code where nobody holds the results of the call before last."""
-        both = self.both
-        for bank in both:
-            bank.table = FillTable(inputs, bank.at, len(bank.arrays), words)
-            bank.table.hold(bank.arrays, bank.values)
-            bank.puts = bank.table.function()
-
-        def fill(arrays: list[Any], targets: list[Any]) -> list[Any]:
-            bank = both[1]
-            if bank.puts(arrays):  # type: ignore[misc]
-                both.reverse()
-                return bank.results.copy()
-            return slow(arrays, targets)
-
-        return fill
 
 
 def keeps(shape: tuple[int, ...], dtype: Any) -> bool:
@@ -122,14 +33,15 @@ def keeps(shape: tuple[int, ...], dtype: Any) -> bool:
     return COUNTED and 0 < dtype.itemsize * prod(shape) <= SMALL
 
 
-def _numpy(dtype: str) -> Any:
+def numpy_of(dtype: str) -> Any:
+    """NumPy's dtype of the name that images have."""
     return NUMPY_OF[named(dtype)]
 
 
 def make_fill(
     image: ProgramImage,
     moving: dict[int, bool],
-    floats: set[int],
+    floats: frozenset[int],
     words: Any,
     outputs: int,
     banks: bool = True,
@@ -144,9 +56,10 @@ def make_fill(
     scope |= {"bytes": view, "peek": quick_address(), "slow_address": slow_address}
     scope |= {"signed": signed, "refuse": refuse, "empty": np.empty, "ndarray": np.ndarray}
     lines = [f" results = [None] * {outputs}"]
-    kept = [keeps(shape, _numpy(dtype)) for _, shape, dtype in image.results]
-    both = Banks(image, outputs) if banks and any(kept) else None
-    if both is not None:
+    kept = [keeps(shape, numpy_of(dtype)) for _, shape, dtype in image.results]
+    both: Any = None
+    if banks and any(kept):
+        both = importlib.import_module(BANKS).Banks(image, outputs)
         scope["take"] = both.take
         lines = [" results = take(words)"]
     lines += [
@@ -160,13 +73,15 @@ def make_fill(
     targets = any(key.startswith("target") for key in image.patches)
     if both is None or not all(kept) or targets or any(moving.values()):
         return fill
-    if image.numbers.keys() - floats or not can_fill():
+    if image.numbers.keys() - floats:
         return fill
-    inputs = FilledInputs(
+    quick: Fill = both.quickened(
         {i: image.patches[f"input {i}"] for i in moving},
         {i: [at for at, _ in image.numbers[i]] for i in sorted(floats)},
+        fill,
+        words,
     )
-    return both.quick(inputs, fill, words)
+    return quick
 
 
 def _put(image: ProgramImage, key: str, scope: dict[str, Any]) -> Iterator[str]:
@@ -194,7 +109,7 @@ def _arrays(image: ProgramImage, moving: dict[int, bool], scope: dict[str, Any])
         yield from _put(image, key, scope)
 
 
-def _numbers(image: ProgramImage, floats: set[int], scope: dict[str, Any]) -> Iterator[str]:
+def _numbers(image: ProgramImage, floats: frozenset[int], scope: dict[str, Any]) -> Iterator[str]:
     """Put the host's numbers where they are needed; floats in a row are written together."""
     for i, words in image.numbers.items():
         yield f" x{i} = inputs[{i}]"
@@ -217,8 +132,8 @@ def _numbers(image: ProgramImage, floats: set[int], scope: dict[str, Any]) -> It
 def _results(image: ProgramImage, scope: dict[str, Any], banks: bool) -> Iterator[str]:
     """Fresh arrays for results that are too large to be kept."""
     for k, shape, dtype in image.results:
-        if not (banks and keeps(shape, _numpy(dtype))):
-            scope |= {f"shape{k}": shape, f"dtype{k}": _numpy(dtype)}
+        if not (banks and keeps(shape, numpy_of(dtype))):
+            scope |= {f"shape{k}": shape, f"dtype{k}": numpy_of(dtype)}
             yield f" results[{k}] = r = empty(shape{k}, dtype{k})"
             yield " a = peek(r)"
             yield from _put(image, f"result {k}", scope)

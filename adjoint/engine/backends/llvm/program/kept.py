@@ -36,7 +36,8 @@ def find(name: bytes, shared: dict[str, Any]) -> tuple[Native, dict[str, Any]] |
         try:
             told = read_json(data, Budget(len(data), "a kept kind"))
             image, about = str(told["image"]), told["about"]
-            task = FilledTask(int(told["inputs"]), tuple(told["floats"]), int(told["outputs"]))
+            floats = frozenset([int(i) for i in told["floats"]])
+            task = FilledTask(floats, int(told["outputs"]))
         except (KeyError, TypeError, ValueError, FileRefusal):
             store.default().drop(key)
             return None
@@ -54,11 +55,10 @@ def keep(name: bytes, executable: Any, about: dict[str, Any]) -> None:
     if image is None:
         return
     graph = executable.task.graph
-    floats = [i for i, v in enumerate(graph.inputs) if v.host and v.spec.dtype.is_floating_point]
+    numbers = executable.image.numbers
     told = {
         "image": image,
-        "inputs": len(graph.inputs),
-        "floats": floats,
+        "floats": [i for i in numbers if graph.inputs[i].spec.dtype.is_floating_point],
         "outputs": len(graph.outputs),
         "about": about,
     }

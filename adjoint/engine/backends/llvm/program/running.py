@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.disk.package_code import package_digest
@@ -26,8 +26,6 @@ from adjoint.engine.backends.llvm.runtime.jit import target_key
 from adjoint.engine.backends.llvm.runtime.peeking import address_of
 from adjoint.engine.backends.llvm.runtime.pool import DriverStep as Entry
 from adjoint.engine.backends.llvm.runtime.pool import DriverTable, the_pool
-from adjoint.engine.backends.llvm.runtime.symbols import UnknownSymbol
-from adjoint.engine.backends.llvm.runtime.symbols import address_of as address_named
 from adjoint.engine.backends.threads import get_num_threads
 from adjoint.engine.compiler.memory.buffer_kinds import INPUT
 from adjoint.engine.compiler.memory.limits import check, limit, too_much
@@ -47,17 +45,20 @@ if TYPE_CHECKING:
     from adjoint.engine.graph.sizes.extents import Sizes
 
 Functions = dict[str, library.NativeFunction]
+SYMBOLS = "adjoint.engine.backends.llvm.runtime.symbols"  # the part that knows others' addresses
 
 
-class FilledTask(NamedTuple):
+class FilledTask:
     """All that a program need know of a task whose inputs are all given at each call.
 
     That of an operation that was found by its kind (Note [kept kinds]): nothing was recorded.
     """
 
-    inputs: int
-    floats: tuple[int, ...]  # the inputs that are the host's numbers, and floats
-    outputs: int
+    __slots__ = ("floats", "outputs")
+
+    def __init__(self, floats: frozenset[int], outputs: int) -> None:
+        self.floats = floats  # which of the host's numbers, that the image knows, are floats
+        self.outputs = outputs
 
 
 class Native:
@@ -83,8 +84,10 @@ class Native:
         allocate(arena, image)
         self.lock = arena.lock
         self.words = image.words
-        for at, name in image.symbols:
-            self.words[at] = address_named(name)
+        if image.symbols:  # few programs have some
+            address_named = importlib.import_module(SYMBOLS).address_of
+            for at, name in image.symbols:
+                self.words[at] = address_named(name)
         self.origin = 0
         self.move(arena.origin)
         arena.users.add(self)
@@ -108,14 +111,12 @@ class Native:
         """Fill in addresses of state, which do not change; returns what fills in the rest."""
         task, image = self.task, self.image
         if isinstance(task, FilledTask):
-            given = [i for i in range(task.inputs) if image.patches.get(f"{INPUT} {i}")]
-            floats = {*task.floats}
-            return make_fill(
-                image, dict.fromkeys(given, False), floats, self.words, task.outputs, False
-            )
+            patched = [key.split() for key, patches in image.patches.items() if patches]
+            moving = {int(number): False for kind, number in patched if kind == INPUT}
+            return make_fill(image, moving, task.floats, self.words, task.outputs, banks=False)
         words = memoryview(self.words)  # takes a number sooner than the array does
         graph = task.graph if task.sizing is None else task.sizing.graph  # but for sizes the same
-        moving: dict[int, bool] = {}
+        moving = {}
         written = {id(target) for target in task.targets}
         for i, source in enumerate(task.sources):
             patches = image.patches.get(f"{INPUT} {i}")
@@ -130,9 +131,10 @@ class Native:
             start = address_of(array)
             for at, shift in patches:
                 words[at] = start + shift
-        floats = {i for i in image.numbers if graph.inputs[i].spec.dtype.is_floating_point}
+        numbers = [i for i in image.numbers if graph.inputs[i].spec.dtype.is_floating_point]
         banks = task.shared is None  # of many programs each would hold memory
-        return make_fill(image, moving, floats, self.words, len(graph.outputs), banks)
+        outputs = len(graph.outputs)
+        return make_fill(image, moving, frozenset(numbers), self.words, outputs, banks)
 
     def tables(self) -> list[Any]:
         """Native tables, separated by calls of the eager table."""
@@ -285,7 +287,7 @@ def loaded(
             return None
         try:
             return make(image, functions)
-        except UnknownSymbol:  # kept beside another NumPy or SciPy
+        except library.UnknownSymbol:  # kept beside another NumPy or SciPy
             return None
 
 

@@ -10,6 +10,7 @@ explicitly vectorised; code-generation level 1 is as fast as 2 and 3, and 0 is 2
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import re
 import struct
@@ -22,7 +23,6 @@ from typing import Any
 from adjoint.engine.backends.llvm.linking.elf import Unplaceable
 from adjoint.engine.backends.llvm.linking.host import kept_name
 from adjoint.engine.backends.llvm.linking.placing import place
-from adjoint.engine.backends.llvm.runtime.emitting import emit_all
 from adjoint.engine.core.state import forks
 
 LEVEL = 1
@@ -126,7 +126,8 @@ def assemble_all(texts: Sequence[str]) -> list[bytes]:
         modules = [_verified(_parsed(text, stack), text) for text in texts]
         names = [_defined(module) for module in modules]
         machines = [_machine(), *[_new_machine() for _ in modules[1:]]]
-        images = emit_all(list(zip(machines, modules, strict=True)))
+        emitting = importlib.import_module("adjoint.engine.backends.llvm.runtime.emitting")
+        images = emitting.emit_all(list(zip(machines, modules, strict=True)))
         return [_pack(*part) for part in zip(names, images, strict=True)]
 
 

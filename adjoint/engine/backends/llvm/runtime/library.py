@@ -28,6 +28,10 @@ WORTH = 800  # lines that are worth a thread of their own
 Text = tuple[str, set[str]]  # a function's definition, and the declarations it needs
 
 
+class UnknownSymbol(LookupError):
+    """A name of which this process has no address: the library is another one now."""
+
+
 class NativeFunction:
     """Code that is loaded; it stays as long as this object does."""
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from adjoint.engine.backends import threads
 from adjoint.engine.backends.llvm.runtime import routines
+from adjoint.engine.backends.llvm.runtime.library import UnknownSymbol
 from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop, inner_loop_of
 
 MATRICES, SPECIAL, OWN_SPECIAL = (
@@ -25,10 +26,6 @@ MODULES = frozenset({MATRICES, SPECIAL, OWN_SPECIAL})
 
 THREADS = {"threads of numpy": "numpy", "threads of scipy": "scipy"}  # name -> library
 NUMPY_THREADS, SCIPY_THREADS = THREADS
-
-
-class UnknownSymbol(LookupError):
-    """A name of which this process has no address: the library is another one now."""
 
 
 @cache
