@@ -19,7 +19,7 @@ import adjoint.nn.functional as F
 from adjoint.engine.backends.triton.program.direct import DirectProgram
 from adjoint.engine.backends.triton.program.filling import alike
 from adjoint.engine.backends.triton.program.open_plans import OpenPlans, differs
-from adjoint.engine.graph.eager import open_kinds
+from adjoint.engine.graph.eager import open_kinds, open_recordings
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 from adjoint.engine.graph.eager.open_recordings import OpenRecording, described
 from adjoint.engine.graph.sizes.extents import evaluate
@@ -137,13 +137,13 @@ NOTED: list[tuple[Any, ...]] = []  # of each recording: operands, what it is, it
 
 def note_recordings() -> None:
     """Have what recordings are made of noted, which they do not keep."""
-    holds = open_kinds.holds
+    holds = open_recordings.holds
 
     def noted(operands: Any, made: Any, plain: Any, scope: Any, pattern: Any, met: Any) -> bool:
         NOTED.append((operands, made, scope, pattern))
         return holds(operands, made, plain, scope, pattern, met)
 
-    open_kinds.holds = noted
+    open_recordings.holds = noted
 
 
 def check_nodes(operands: Any, made: Any, scope: Any, pattern: Any, sizes: list[int]) -> bool:

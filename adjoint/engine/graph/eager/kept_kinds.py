@@ -85,7 +85,7 @@ def is_the_engines(record: Record) -> bool:
     if record.opaque or REGISTRY.get(record.name) is not record:
         return False
     rules = [*record.rules, record.joint]
-    called = [rule.fn for rule in rules if isinstance(rule, Rule)]
+    called: list[Any] = [rule.fn for rule in rules if isinstance(rule, Rule)]
     called += [record.infer, record.compose, record.decompose, record.by_channels]
     return all(
         fn is None or (getattr(fn, "__module__", None) or "").startswith(ENGINE) for fn in called

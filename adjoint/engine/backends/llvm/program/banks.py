@@ -9,7 +9,7 @@ Note [recycled results]
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
 
@@ -84,8 +84,8 @@ class Banks:
 
     def quickened(
         self,
-        arrays: dict[int, list[tuple[int, int]]],
-        floats: dict[int, list[int]],
+        arrays: dict[int, Sequence[tuple[int, int]]],
+        floats: dict[int, Sequence[int]],
         slow: Fill,
         words: Any,
     ) -> Fill:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from functools import partial
 from typing import Any
 
 from adjoint.engine.backends.disk import store
@@ -45,7 +46,8 @@ def find(name: bytes, shared: dict[str, Any]) -> tuple[Native, dict[str, Any]] |
             store.default().drop(key)
             return None
         arena = shared_arena(shared)
-        native = loaded(image, arena, lambda *found: Native(task, *found, None, arena))
+        make = partial(Native, task, arena=arena)
+        native = loaded(image, arena, make)
     return None if native is None else (native, about)
 
 

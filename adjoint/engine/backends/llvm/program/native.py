@@ -113,7 +113,7 @@ def from_disk(
 def _from_disk(task: Task, key: str, arena: Arena | None, options: Options) -> Native | None:
     memory = arena or Arena()
     again = partial(draft_again, task, options) if task.sizing is None else None
-    return loaded(key, memory, lambda *found: Native(task, *found, None, memory, again))
+    return loaded(key, memory, partial(Native, task, arena=memory, drafted=again))
 
 
 @cache
