@@ -5,8 +5,8 @@
 Every figure is the median of processes of their own. An operation is timed where it is the first
 of its process on many elements, once with an empty disk cache and then with what that left; beside
 it stand the processor time of the call, which other programs on the machine change less, and how
-many modules it imported. Ten steps are eager AdamW steps of
-`benchmarks.families` from an empty cache, with PyTorch's in turns; the imports are not in them.
+many modules it imported. Ten steps are AdamW steps of `benchmarks.families`, eager and compiled,
+from an empty cache and with what that left, with PyTorch's in turns; the imports are not in them.
 """
 
 from __future__ import annotations
@@ -137,9 +137,12 @@ def first_import(name: str) -> Figures:
 def first_steps(family: str, framework: str) -> Figures:
     """The first steps of training in this process."""
     from benchmarks.families import FAMILIES
-    from benchmarks.worker import make_step
+    from benchmarks.worker import MODULES, make_step
 
-    step, batch = make_step(importlib.import_module(framework), FAMILIES[family])
+    fw = importlib.import_module(MODULES[framework])
+    step, batch = make_step(fw, FAMILIES[family])
+    if framework == "compiled":
+        step = fw.compile(step)
     losses: list[float] = []
     each = [timed(lambda: losses.append(float(step(*batch)))) for _ in range(STEPS)]
     whole = {name: sum([figures[name] for figures in each]) for name in each[0]}
@@ -213,12 +216,15 @@ def show_steps(count: int, families: list[str]) -> None:
     """A line for each family and framework."""
     head(f"first {STEPS} steps", "ms", "processor", "first, ms", "last, ms")
     for family in families:
-        runs: dict[str, list[Figures]] = {"torch": [], "adjoint": []}
+        runs: dict[str, list[Figures]] = {}
         for _ in range(count):
-            for framework, seen in runs.items():
-                seen.append(from_empty(1, "steps", family, framework))
-        for framework, seen in runs.items():
-            line(f"{family}, {framework}", middle(seen), "ms", "processor", "first", "last")
+            for framework in ("torch", "eager", "compiled"):
+                with tempfile.TemporaryDirectory() as cache:
+                    for kept in ("",) if framework == "torch" else ("", ", disk"):
+                        figures = in_new_process("steps", family, framework, cache=cache)
+                        runs.setdefault(framework + kept, []).append(figures)
+        for title, seen in runs.items():
+            line(f"{family}, {title}", middle(seen), "ms", "processor", "first", "last")
 
 
 def main() -> None:

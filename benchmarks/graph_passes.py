@@ -18,7 +18,7 @@ from typing import Any
 import adjoint as ad
 from adjoint import nn
 from adjoint.engine.graph.ir import DataflowGraph
-from adjoint.engine.graph.passes import PIPELINE
+from adjoint.engine.graph.passes.pipeline import PIPELINE
 from adjoint.graph import capture
 from adjoint.models import GPT2, GPT2Config
 from adjoint.nn import functional as F

@@ -15,7 +15,7 @@ from typing import Any
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.engine.graph.passes import run_passes
+from adjoint.engine.graph.passes.pipeline import run_passes
 from adjoint.engine.graph.passes.recomputation.remat import rematerialise
 from adjoint.models import GPT2, GPT2Config
 from adjoint.nn import functional as F

@@ -12,7 +12,8 @@ import adjoint as ad
 from adjoint import func, nn
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import flatten
-from adjoint.engine.graph.passes import prune, run_passes
+from adjoint.engine.graph.passes.pipeline import run_passes
+from adjoint.engine.graph.passes.prune import prune
 from adjoint.graph import capture, interpret
 
 F = nn.functional

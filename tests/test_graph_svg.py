@@ -12,7 +12,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.engine.graph.drawing.layers import Box, assign_layers, place
-from adjoint.engine.graph.passes import run_passes
+from adjoint.engine.graph.passes.pipeline import run_passes
 from adjoint.graph import capture, cond, to_svg
 from adjoint.nn import functional as F
 from tests.graph_checks import graph_of

@@ -10,7 +10,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.core.spec import Spec, UnknownShapeError
-from adjoint.engine.graph.passes import run_passes
+from adjoint.engine.graph.passes.pipeline import run_passes
 from adjoint.engine.graph.text import literal, ops, subgraph
 from adjoint.graph import (
     capture,

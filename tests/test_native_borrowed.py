@@ -259,7 +259,7 @@ def test_a_kept_program_whose_loop_is_gone_is_planned_again(
 
     symbols.loop_of.cache_clear()
     monkeypatch.setattr(symbols, "inner_loop_of", lambda ufunc, kinds: None)
-    monkeypatch.setattr(native, "address_named", gone)
+    monkeypatch.setattr(symbols, "address_of", gone)
     try:
         again = ad.compile(lambda x: ad.linalg.eigvalsh(x))(x)
     finally:

@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 from adjoint.engine.graph.ir import DataflowGraph
-from adjoint.engine.graph.passes import PIPELINE, cse, dce, fold, inline, run_passes
+from adjoint.engine.graph.passes.cse import cse
+from adjoint.engine.graph.passes.dce import dce
+from adjoint.engine.graph.passes.fold import fold
+from adjoint.engine.graph.passes.inline import inline
 from adjoint.engine.graph.passes.layout import layout
+from adjoint.engine.graph.passes.pipeline import PIPELINE, run_passes
 from adjoint.graph import GraphError, Value, cond, scan, verify
 from adjoint.nn import functional as F
 from tests.graph_checks import graph_of, names, same_results

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adjoint.engine.graph.passes import run_passes
+from adjoint.engine.graph.passes.pipeline import run_passes
 from adjoint.graph import Task, capture, interpreted
 from tests.samples.modules import Row
 from tests.test_nn_steps import FIRST_ROWS, eager, train

@@ -13,7 +13,7 @@ from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.naming import task_key
 from adjoint.engine.compiler.schedule.build import plan_for
-from adjoint.engine.graph.passes import run_passes
+from adjoint.engine.graph.passes.pipeline import run_passes
 from adjoint.engine.graph.passes.recomputation.lifetimes import Lifetimes
 from adjoint.engine.graph.passes.recomputation.mincut import Network
 from adjoint.engine.graph.passes.recomputation.remat import rematerialise

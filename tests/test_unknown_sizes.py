@@ -15,7 +15,7 @@ import adjoint.nn.functional as F
 from adjoint import nn
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.interpreter import evaluate
-from adjoint.engine.graph.passes import run_passes
+from adjoint.engine.graph.passes.pipeline import run_passes
 from adjoint.engine.graph.sizes.resizing import graph_at
 from adjoint.engine.graph.text import load
 

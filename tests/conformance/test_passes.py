@@ -9,7 +9,8 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.core.spec import UnknownShapeError
-from adjoint.engine.graph.passes import inline, run_passes
+from adjoint.engine.graph.passes.inline import inline
+from adjoint.engine.graph.passes.pipeline import run_passes
 from tests.conformance.cases import Case, firsts, make, rows
 from tests.graph_checks import graph_of, same_results
 from tests.samples import S
