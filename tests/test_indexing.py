@@ -256,6 +256,33 @@ def test_vmap_and_capture_at_length(case: Any) -> None:
 # -- what NumPy does not tell -------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("key", "same"),
+    [
+        (np.int64(-1), 2),
+        ((slice(None), np.int32(1)), (slice(None), 1)),
+        ((ad.tensor(2), 1), (2, 1)),
+        ((ad.tensor(2), slice(1, None)), (2, slice(1, None))),
+        ([True, False, True], [0, 2]),
+        ((slice(None), [False, True, True, False]), (slice(None), [1, 2])),
+        (np.array([2, 0]), [2, 0]),
+        ((np.array([2, 0]), np.int64(3)), ([2, 0], 3)),
+        ((..., np.array([False, True, True, False])), (slice(None), [1, 2])),
+    ],
+    ids=repr,
+)
+def test_other_numbers_and_lists_mean_what_plain_ones_do(key: Any, same: Any) -> None:
+    x, y = ad.arange(12.0).reshape(3, 4), ad.arange(12.0).reshape(3, 4)
+    assert ad.equal(x[key], y[same])
+    x[key], y[same] = 7.0, 7.0
+    assert ad.equal(x, y)
+    x[key], y[same] = -x[key], -y[same]
+    assert ad.equal(x, y)
+    whole = ad.arange(3)
+    whole[whole] = ad.tensor([2, 1, 0])  # places that are written to while they are read
+    assert whole.tolist() == [2, 1, 0]
+
+
 def test_basic_is_a_view_and_arrays_copy() -> None:
     x = ad.zeros(3, 4)
     for key in (0, slice(1, 2), (..., None), (slice(None), 1), ad.tensor(1)):

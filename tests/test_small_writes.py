@@ -72,6 +72,13 @@ KEYS: dict[str, Any] = {
     "a mask": lambda x, y: y > 0,
     "a mask of rows": lambda x, y: y[:, 0] > 0,
     "truths": [True, False],
+    "an index at the end": (..., COLUMNS),
+    "an index of slices": (ROWS, slice(1, None)),
+    "an index and a new dimension": (ROWS, None),
+    "a mask in a row": lambda x, y: (1, y[0] > 0),
+    "a mask of columns": lambda x, y: (slice(None), y[0] > 0),
+    "a number in a tensor": ad.tensor(1),
+    "numbers in tensors": (ad.tensor(-1), ad.tensor(0)),
 }
 VALUES: dict[str, Callable[[ad.Tensor, ad.Tensor], Any]] = {
     "a number": lambda x, y: 2.5,
@@ -82,6 +89,7 @@ VALUES: dict[str, Callable[[ad.Tensor, ad.Tensor], Any]] = {
     "its own elements": lambda x, y: x[0, :2],
     "others of its own": lambda x, y: x[y > 0],
     "another dtype": lambda x, y: y[ROWS, COLUMNS].double(),
+    "an element": lambda x, y: y[1, 1],
 }
 # Of a matrix that is written to, and another of its shape.
 WRITES: dict[str, Write] = {
@@ -126,6 +134,14 @@ WRITES: dict[str, Write] = {
     "an index = 7": put(ROWS, lambda x, y: 7),
     "a mask = 0": put(lambda x, y: x > 0, lambda x, y: 0),
     "all": put(slice(None), lambda x, y: y),
+    "all by a row": put(slice(None), lambda x, y: y[0]),
+    "all by a column": put(..., lambda x, y: y[:, :1]),
+    "all by a row of its own": put(slice(None), lambda x, y: x[1]),
+    "all by too many": put(slice(None), lambda x, y: y[None, :, :2]),
+    "a copy of a row": lambda x, y: x.copy_(y[0]),
+    "a copy of a column": lambda x, y: x.copy_(y[:, :1]),
+    "a copy of its own row": lambda x, y: x.copy_(x[1]),
+    "a copy of what does not fit": lambda x, y: x.copy_(y[:, :2]),
     "rows of its own": put(slice(0, 1), lambda x, y: x[1:2]),
     "truths": put_truths,
     "relu as asked": lambda x, y: F.relu(x, inplace=True),

@@ -2,10 +2,10 @@
 
 Note [few elements]
     Between `x[i, j]` and what NumPy does with it lie a sorting of the key, several operations and
-    their checks: ten times what PyTorch takes. Where keys mean the same to NumPy (whole slices
-    first, then index tensors, lists of whole numbers and whole numbers, and nothing else) and
-    nobody looks on, its indexing is called at once. What it refuses is done as ever, which says
-    what is wrong.
+    their checks: ten times what PyTorch takes. So where nobody looks on, NumPy's indexing is called
+    at once, in two steps as everywhere here: numbers, slices, None and `...` show a part, of which
+    index arrays, masks and lists then choose. With nothing but those and whole slices in it the
+    second key means the same to NumPy. What it refuses is done as ever, which says what is wrong.
 """
 
 from __future__ import annotations
@@ -21,42 +21,84 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.elementwise.comparison import FEW
 from adjoint.engine.tensor.tensor import Tensor
 
+Keys = tuple[Any, ...]
+
 EVERYTHING = slice(None)
 INT64, BOOL = np.dtype(np.int64), np.dtype(np.bool_)
+CHOOSING = (INT64, np.dtype(np.int32), BOOL)
 
 
-def picks_of(key: Any, rank: int) -> tuple[Any, ...] | None:
-    """A key as NumPy's, in which some index is an array; None where it may mean something else."""
-    keys = key if key.__class__ is tuple else (key,)
-    if not 0 < len(keys) <= rank:
-        return None
+def picks_of(key: Any, rank: int) -> tuple[Keys, Keys] | None:
+    """NumPy's keys of the part that is shown and of what is chosen of it, by some array.
+
+    None where no array is in it, or where it may mean something else.
+    """
+    shown: list[Any] = []
     picks: list[Any] = []
-    found, size = False, 0
-    for k in keys:
+    found, size, left, gap = False, 0, rank, -1
+    for k in key if key.__class__ is tuple else (key,):
         kind = k.__class__
-        if kind is slice:
-            if found or k != EVERYTHING or (picks and picks[-1].__class__ is int):
+        if k is None:
+            shown.append(k)
+            picks.append(EVERYTHING)
+            continue
+        if k is Ellipsis:
+            if gap >= 0:
                 return None
-            picks.append(k)
+            gap, at = len(shown), len(picks)
             continue
-        if kind is int:
-            picks.append(k)
-            continue
-        array = k._array if isinstance(k, Tensor) else _of_list(k)
-        if array.__class__ is not ndarray or array.dtype is not INT64 or not array.ndim:
-            return None
-        found = True
-        size += array.size
-        picks.append(array)
-    return tuple(picks) if found and size <= FEW else None
+        covers = 1
+        if kind is slice:
+            if not _is_plain(k):
+                return None
+            shown.append(k)
+            picks.append(EVERYTHING)
+        elif kind is int:
+            shown.append(k)
+        else:
+            array = k._array if isinstance(k, Tensor) else _of_list(k)
+            if array.__class__ is not ndarray or array.dtype not in CHOOSING:
+                return None
+            if array.dtype == BOOL and not array.size:
+                return None  # NumPy takes some that are not of the right shape
+            if array.ndim:
+                found = True
+                size += array.size
+                covers = array.ndim if array.dtype == BOOL else 1
+                shown += (EVERYTHING,) * covers
+                picks.append(array)
+            elif array.dtype == BOOL:
+                return None
+            else:
+                shown.append(int(array))
+        left -= covers
+    if not found or size > FEW or left < 0:
+        return None
+    if gap >= 0:
+        shown[gap:gap] = (EVERYTHING,) * left
+        picks[at:at] = (EVERYTHING,) * left
+    return tuple(shown), tuple(picks)
+
+
+def _is_plain(key: slice) -> bool:
+    """Whether a slice has numbers or nothing in it, and goes forwards."""
+    step = key.step
+    return (
+        (step is None or (step.__class__ is int and step > 0))
+        and (key.start is None or key.start.__class__ is int)
+        and (key.stop is None or key.stop.__class__ is int)
+    )
 
 
 def _of_list(key: Any) -> Any:
-    """The array of a list of whole numbers; None for all else."""
-    if key.__class__ is not list or not key or any(k.__class__ is not int for k in key):
+    """The array of a list of whole numbers, or of truths; None for all else."""
+    if key.__class__ is not list or not key:
+        return key if key.__class__ is ndarray else None
+    kind = key[0].__class__
+    if kind not in (int, bool) or any(k.__class__ is not kind for k in key):
         return None
     try:
-        return np.array(key, INT64)
+        return np.array(key, INT64 if kind is int else BOOL)
     except OverflowError:
         return None
 
@@ -68,46 +110,36 @@ def taken(x: Tensor, key: Any) -> Tensor | None:
         return None
     if CONTEXT.grad_enabled and x.requires_grad:
         return None
-    picks = picks_of(key, array.ndim)
-    if picks is None:
+    keys = picks_of(key, array.ndim)
+    if keys is None:
         return None
+    shown, picks = keys
     try:
-        selected = array[picks]
+        selected = array[shown][picks]
     except IndexError:
         return None
     # Where slices come first NumPy's result is a transposed array.
-    turned = picks[0].__class__ is slice
-    return HOOKS.array.wrap(selected.copy() if turned else np.ascontiguousarray(selected))
+    own = selected.base is None and selected.flags.c_contiguous
+    return HOOKS.array.wrap(selected if own else selected.copy())
 
 
 def put(array: Any, key: Any, source: Any) -> bool:
-    """Whether a number, or elements of the same dtype and of the shape selected, were written."""
+    """Whether a number, or elements of the same dtype, were written to what a key selects."""
     if array.__class__ is not ndarray or array.size > FEW:
         return False
-    mask = key._array if isinstance(key, Tensor) else None
-    if mask.__class__ is ndarray and mask.dtype is BOOL:
-        return _put_masked(array, mask, source)
-    picks = picks_of(key, array.ndim)
-    if picks is None:
+    keys = picks_of(key, array.ndim)
+    if keys is None:
         return False
+    if source.__class__ is ndarray:
+        if source.dtype != array.dtype:
+            return False
+        if np.may_share_memory(array, source):
+            source = source.copy()
+    shown, picks = keys
+    if array.dtype == INT64:  # places must not change while they are read
+        picks = tuple([k.copy() if k.__class__ is ndarray else k for k in picks])
     try:
-        if source.__class__ is ndarray:
-            selected = array[picks]
-            if selected.shape != source.shape or selected.dtype != source.dtype:
-                return False
-            if np.may_share_memory(array, source):
-                source = source.copy()
-        array[picks] = source
-    except IndexError:
+        array[shown][picks] = source
+    except (IndexError, TypeError, ValueError):  # found before anything is written
         return False
-    return True
-
-
-def _put_masked(array: Any, mask: Any, source: Any) -> bool:
-    """The same of a mask for all elements, and as many others as it chooses."""
-    if source.__class__ is not ndarray or source.ndim != 1 or mask.shape != array.shape:
-        return False
-    if source.dtype != array.dtype or len(source) != np.count_nonzero(mask) or not mask.ndim:
-        return False
-    array[mask] = source.copy() if np.may_share_memory(array, source) else source
     return True

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from numpy import ndarray
+from numpy import broadcast_to, ndarray
 
 from adjoint.engine.core.dtype import DTYPES, INT, bool_, int64
 from adjoint.engine.core.errors import DTypeError, DTypeValueError
@@ -94,7 +94,7 @@ def getitem(self: Tensor, key: Any) -> Any:
         return out
     if isinstance(key, Tensor) and array.shape:
         if not key._array.shape:
-            number = _number_of(self, key)
+            number = _with_numbers(self, key)
             if number is not None:
                 return getitem(self, number)
         elif key.dtype is int64 and key.device == self.device:
@@ -106,6 +106,9 @@ def getitem(self: Tensor, key: Any) -> Any:
         return INDEX(self, key[alone], dims=(alone,))
     if self._requires_grad and _are_indices(self, key):
         return INDEX(self, *key, dims=tuple(range(len(key))))
+    numbers = _with_numbers(self, key)
+    if numbers is not None:
+        return getitem(self, numbers)
     selected = few.taken(self, key)
     if selected is not None:
         return selected
@@ -124,15 +127,23 @@ def getitem(self: Tensor, key: Any) -> Any:
     return INDEX(x, *indices, dims=dims)
 
 
-def _number_of(x: Tensor, key: Tensor) -> int | None:
-    """The whole number that an index of no dimensions is, where it is known and within x."""
-    array = key._array
-    if array.__class__ is not ndarray or x._array.__class__ is not ndarray or not CONTEXT.plain:
+def _number_of(k: Any) -> int | None:
+    """The whole number that a tensor of no dimensions in a key is, where it is known."""
+    if isinstance(k, Tensor) and not k._array.shape and k._array.__class__ is ndarray:
+        return int(k._array) if k.dtype is int64 and k._storage.level is None else None
+    return None
+
+
+def _with_numbers(x: Tensor, key: Any) -> Any:
+    """A key with numbers for the tensors that are numbers; None where there are none."""
+    if x._array.__class__ is not ndarray or not CONTEXT.plain:
         return None
-    if key.dtype is not int64 or key._storage.level is not None:
+    if key.__class__ is not tuple:
+        return _number_of(key)
+    numbers = [_number_of(k) for k in key]
+    if not any(number is not None for number in numbers):
         return None
-    number = int(array)
-    return number if -x._array.shape[0] <= number < x._array.shape[0] else None
+    return tuple([k if n is None else n for k, n in zip(key, numbers, strict=True)])
 
 
 def _only_index(x: Tensor, key: Any) -> int | None:
@@ -214,6 +225,10 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if _write_directly(self, key, value, basic):
         return
     if basic is None:
+        numbers = _with_numbers(self, key)
+        if numbers is not None:
+            setitem(self, numbers, value)
+            return
         basic, picks = split_key(self, key)
     if key is False:
         return
@@ -244,7 +259,7 @@ def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> 
             return False
     elif number:
         if kind is bool:
-            return False
+            value = float(value)
         if abs(value) > DIRECT.get(self.dtype, PLAIN) and isfinite(value):
             return False
         if kind is int and not fits_a_word(value):
@@ -259,8 +274,13 @@ def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> 
     source = value if number else value._array
     if basic is not None:
         shown = shown_by(array, key)
-        if not number and (source.shape != shown.shape or source.dtype != shown.dtype):
-            return False
+        if not number:
+            if source.dtype != shown.dtype:
+                return False
+            if source.shape != shown.shape:
+                source = _spread_over(shown, source)
+                if source is None:
+                    return False
         HOOKS.array.copy_into(shown, source)
     elif number and isinstance(key, Tensor) and key._array.shape and constants(key, self):
         if key.dtype is int64 and array.shape:
@@ -275,6 +295,16 @@ def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> 
         return False
     self._storage.version += 1
     return True
+
+
+def _spread_over(shown: Any, source: Any) -> Any:
+    """An array broadcast to another's shape; None where it is not NumPy's or does not fit."""
+    if shown.__class__ is not ndarray or source.__class__ is not ndarray:
+        return None
+    try:
+        return broadcast_to(source, shown.shape)
+    except ValueError:
+        return None
 
 
 def _word(number: int) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from numpy import integer
+
 from adjoint.engine.core.dtype import bool_, int32, int64, uint8
 from adjoint.engine.core.errors import ShapeIndexError
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -42,11 +44,7 @@ def quick_index(key: Any, shape: tuple[int, ...]) -> Basic | None:
             return None
         size = shape[dim]
         dim += 1
-        if kind is int or (kind is not bool and isinstance(k, int)):  # a dynamic size, say
-            if not -size <= k < size:
-                return None
-            index.append(k + size if k < 0 else k)
-        elif kind is slice:
+        if kind is slice:
             try:
                 start, stop, step = slice_bounds(k, size)
             except (TypeError, ValueError):
@@ -54,8 +52,15 @@ def quick_index(key: Any, shape: tuple[int, ...]) -> Basic | None:
             if step <= 0:
                 return None
             index.append((start, stop if stop > start else start, step))
-        else:
+            continue
+        if kind is not int:
+            if isinstance(k, integer):  # NumPy's
+                k = int(k)
+            elif kind is bool or not isinstance(k, int):  # but a dynamic size, say
+                return None
+        if not -size <= k < size:
             return None
+        index.append(k + size if k < 0 else k)
     while dim < ndim:
         index.append((0, shape[dim], 1))
         dim += 1

@@ -32,7 +32,9 @@ def copied_small(target: Tensor, source: Any) -> bool:
 
 
 def _copied(target: Tensor, source: Tensor) -> Tensor:
-    """What `copy_` writes where nothing is broadcast."""
+    """What `copy_` writes."""
+    if source.shape != target.shape:
+        source = CLONE(source.expand(target.shape), strides=None)
     return CLONE(source) if source.dtype is target.dtype else source.to(target.dtype)
 
 

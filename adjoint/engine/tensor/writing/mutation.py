@@ -25,7 +25,14 @@ from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.meta import is_meta, no_data
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.strides import lane_strides
-from adjoint.engine.tensor.tensor import NO_GRAD, Tensor, alias_with_history, root_of, symbolic
+from adjoint.engine.tensor.tensor import (
+    NO_GRAD,
+    Tensor,
+    alias,
+    alias_with_history,
+    root_of,
+    symbolic,
+)
 
 # Functions whose results arguments decide by their elements and layouts alone, element by element.
 BY_ELEMENT = frozenset(f"{ELEMENTWISE} {NETWORKS} tril triu".split())
@@ -155,6 +162,13 @@ def rebind_window(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwa
     What it was lives on as the base of its own views (see `root_of`). Without gradients recorded
     it still is what it was on the tape: a leaf, or, seen another way, a result.
     """
+    if CONTEXT.plain and target._storage.version >= 0 and is_off_tape(target):
+        # A view of something needs no tensor that stands for what it was: its base does.
+        take_window(
+            target, view(alias(target) if target._base is None else target, *args, **kwargs)
+        )
+        target._storage.version += 1
+        return target
     leaf = target._requires_grad and target._node is None
     check_changed(target)
     old = alias_with_history(target)
@@ -173,6 +187,11 @@ def rebind_window(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwa
         target._requires_grad = True
     target._storage.version += 1
     return target
+
+
+def is_off_tape(x: Tensor) -> bool:
+    """Whether gradients lead neither to a tensor nor to what it is a view of."""
+    return not x._requires_grad and (x._base is None or not root_of(x)._requires_grad)
 
 
 def take_window(target: Tensor, shown: Tensor) -> None:
