@@ -15,26 +15,24 @@ BOOL, INT, FLOAT, COMPLEX = range(4)
 class DType:
     """An element type, such as ``adjoint.float32``. One object per type; compare with ``is``."""
 
-    __slots__ = ("category", "is_signed", "itemsize", "name")
+    __slots__ = (
+        "category",
+        "is_complex",
+        "is_floating_point",
+        "is_inexact",  # floating or complex: the types that can carry a gradient
+        "is_signed",
+        "itemsize",
+        "name",
+    )
 
     def __init__(self, name: str, category: int, itemsize: int, *, signed: bool = True) -> None:
         self.name: Final = name
         self.category: Final = category
         self.itemsize: Final = itemsize
         self.is_signed: Final = signed
-
-    @property
-    def is_floating_point(self) -> bool:
-        return self.category == FLOAT
-
-    @property
-    def is_complex(self) -> bool:
-        return self.category == COMPLEX
-
-    @property
-    def is_inexact(self) -> bool:
-        """Floating or complex: the types that can carry a gradient."""
-        return self.category >= FLOAT
+        self.is_floating_point: Final = category == FLOAT
+        self.is_complex: Final = category == COMPLEX
+        self.is_inexact: Final = category >= FLOAT
 
     @property
     def is_half(self) -> bool:

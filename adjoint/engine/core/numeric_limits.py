@@ -123,7 +123,16 @@ class iinfo(_ReadOnly):
     max: int
     min: int
 
-    def __init__(self, type: DType) -> None:
+    def __new__(cls, type: DType) -> iinfo:
+        known = _KNOWN_WHOLE.get(type) if type.__class__ is DType else None
+        if known is None or cls is not iinfo:
+            known = object.__new__(cls)
+            known._state(type)
+            if cls is iinfo:
+                _KNOWN_WHOLE[type] = known
+        return known
+
+    def _state(self, type: DType) -> None:
         if not isinstance(type, DType) or type.category != dt.INT:
             raise TypeError(f"iinfo: requires an integer input type, received {type!r}. Use finfo.")
         bits = type.itemsize * 8
@@ -135,3 +144,6 @@ class iinfo(_ReadOnly):
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+_KNOWN_WHOLE: dict[DType, iinfo] = {}

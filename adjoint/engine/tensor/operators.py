@@ -36,10 +36,15 @@ def _foreign(x: Any) -> Any:
 
 def _forward(compute: Method, name: str) -> Method:
     small = small_calls(name)
+    unfollowed = small is not None and small.unfollowed
 
     def method(self: Tensor, other: Any) -> Any:
         if isinstance(other, _OPERAND):
-            if small is not None and not self._requires_grad and may_be_small(self, called=True):
+            if (
+                small is not None
+                and (unfollowed or not self._requires_grad)
+                and may_be_small(self, called=True)
+            ):
                 result = call_small(small, compute, (self, other), NO_PARAMETERS)
                 if result is not None:
                     return result

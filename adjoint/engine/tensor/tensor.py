@@ -175,7 +175,7 @@ class Tensor(TensorMethods, metaclass=TensorType):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
-        if value and self.grad_fn is not None:
+        if value and (self._node is not None or self._base is not None) and self.grad_fn is not None:
             raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         self.requires_grad_(value)
 
@@ -204,7 +204,7 @@ class Tensor(TensorMethods, metaclass=TensorType):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        if value is not None:
+        if value is not None and not is_plain_grad(self, value):
             check_grad(self, value)
         set_grad(self, value)
 
@@ -258,6 +258,20 @@ def warn_of_lost_grad() -> None:
         "attribute won't be populated during autograd.backward(). If you indeed want the .grad "
         "field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.",
         stacklevel=3,
+    )
+
+
+def is_plain_grad(tensor: Tensor, grad: Any) -> bool:
+    """Whether an array of the host's is assigned that lies in the tensor's shape and dtype."""
+    if not isinstance(grad, Tensor) or grad is tensor:
+        return False
+    array, own, meta = grad._array, tensor._array, tensor._grad_meta
+    return (
+        array.__class__ is ndarray
+        and own.__class__ is ndarray
+        and array.dtype is own.dtype
+        and array.shape == own.shape
+        and (meta is None or meta.grad_dtype is OWN_DTYPE)
     )
 
 

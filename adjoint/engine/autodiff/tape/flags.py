@@ -10,7 +10,7 @@ from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.storage import Storage
-from adjoint.engine.tensor.tensor import LONG, Tensor, alias_noted, sync_view
+from adjoint.engine.tensor.tensor import LONG, Tensor, alias_noted, sync_view, wrap
 
 
 @method
@@ -97,13 +97,15 @@ def _is_view(self: Tensor) -> bool:
 
 def _get_data(self: Tensor) -> Tensor:
     """The same elements, off the tape and with a version of its own: writes go unseen."""
-    out = self.detach()
     storage = self._storage
-    if CONTEXT.capture is None and storage.level is None and storage.trace is None:
-        # A second cell on one buffer; a capture tells by the buffer that they are one.
-        out._storage = Storage(storage.buffer)
-        out._storage.birth = storage.birth
-        out._storage.version = min(0, storage.version)  # one for inference stays one
+    if CONTEXT.capture is not None or storage.level is not None or storage.trace is not None:
+        return self.detach()
+    out = wrap(self._array)
+    out._chain = self._chain if len(self._chain) < LONG else self.detach()._chain
+    # A second cell on one buffer; a capture tells by the buffer that they are one.
+    own = out._storage
+    own.buffer, own.birth = storage.buffer, storage.birth
+    own.version = min(0, storage.version)  # one for inference stays one
     return out
 
 

@@ -168,7 +168,8 @@ def _adapted(
     into = None
     if small is not None:
         small.may_write = "inplace" in names
-        if out and small.on_cpu and small.off_tape and not (small.draws or small.creates):
+        of_new = small.on_cpu and (small.off_tape or small.unfollowed)
+        if out and of_new and not (small.draws or small.creates):
             into = SmallCalls(base, into=True)
     if base in QUESTIONS or not (
         renames or policies or out or checked or typed or small or base in SCALED
@@ -406,7 +407,8 @@ def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], given: dict[st
     while True:
         if small.small:
             try:
-                result = HOOKS.meet_call(small.small, operands, kwargs, CONTEXT.grad_enabled)
+                taped = CONTEXT.grad_enabled and not small.unfollowed
+                result = HOOKS.meet_call(small.small, operands, kwargs, taped)
             except Exception:  # as it is, it succeeds or says what is wrong
                 result = None
             if result is not None:

@@ -123,6 +123,14 @@ VIEWING = frozenset(VIEWS.split())
 CREATING = frozenset(CREATION.split()).union(
     "empty empty_like empty_strided rand rand_like randn randn_like".split()
 )
+# Whose results no gradient leads to, so that the tape may follow what they are given.
+UNFOLLOWED = frozenset(
+    "all any argmax argmin argsort bool bucketize byte char count_nonzero empty_like eq full_like "
+    "ge greater greater_equal gt int isclose isfinite isin isinf isnan isneginf isposinf isreal le "
+    "less less_equal logical_and logical_not logical_or logical_xor long lt ne new_empty new_full "
+    "new_ones new_zeros not_equal ones_like rand_like randint_like randn_like searchsorted short "
+    "signbit zeros_like".split()
+)
 # Of which these give one value in all elements, and these ask their operand how it lies alone.
 FILLED = frozenset(
     "full full_like ones ones_like zeros zeros_like new_full new_ones new_zeros".split()
@@ -168,14 +176,16 @@ class SmallCalls:
     __slots__ = (
         "creates", "draws", "goes_straight", "into", "joins", "kind", "makes", "may_write", "met",
         "name", "off_tape", "on_cpu", "on_device", "rebuild", "seen", "seen_straight", "seen_there",
-        "small", "straight",
+        "small", "straight", "unfollowed",
     )  # fmt: skip
 
     def __init__(self, name: str, *, into: bool = False) -> None:
         self.name = name
         self.into = into  # whether results are written to the first argument
         self.joins, self.creates, self.draws = name in JOINING, name in CREATING, name in DRAWING
-        self.off_tape = name not in VIEWING  # whether it has no program for what the tape follows
+        self.unfollowed = name in UNFOLLOWED and not into
+        # Whether it has no program for what the tape follows.
+        self.off_tape = name not in VIEWING and not self.unfollowed
         self.may_write = False  # to its argument, if `inplace` is true
         self.on_cpu, self.on_device = name in NAMES, name in ON_DEVICE
         self.makes, self.goes_straight = name in MAKING, name in STRAIGHT

@@ -131,7 +131,7 @@ def is_small(x: Tensor, calls: SmallCalls, of_any_size: bool = False) -> bool:
     most = MOST_DRAWN if calls.draws else MOST
     if x._array.size > most and not of_any_size and calls.name not in LIKE:
         return False
-    return not (CONTEXT.grad_enabled and x.requires_grad)
+    return calls.unfollowed or not (CONTEXT.grad_enabled and x.requires_grad)
 
 
 def is_literal(x: Any) -> bool:
@@ -167,7 +167,8 @@ def entry_of(
     settings: set[str] = set()
     before = CONTEXT.every_field()
     try:
-        with own_warnings() as warned, CONTEXT.having(consulted=settings):
+        taped = CONTEXT.grad_enabled and not calls.unfollowed
+        with own_warnings() as warned, CONTEXT.having(consulted=settings, grad_enabled=taped):
             entry = None
             if calls.name in VIEWING and len(tensors) == 1:
                 entry = entry_of_views(calls, tensors[0], given, call)

@@ -110,7 +110,7 @@ def _in_format(x: Tensor, memory_format: Any) -> Tensor:
     return CLONE(x, strides=_strides(x, memory_format))
 
 
-def _has_rows_of_channels(array: Any) -> bool:
+def has_rows_of_channels(array: Any) -> bool:
     """Whether an array lies row by row, channel by channel, and so in no other format."""
     return (
         array.__class__ is ndarray
@@ -144,7 +144,7 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
             return self
         raise RuntimeError("contiguous: preserve memory format is unsupported by contiguous")
     array = self._array
-    if not _has_rows_of_channels(array) and has_format(
+    if not has_rows_of_channels(array) and has_format(
         tuple(array.shape), self.stride(), memory_format
     ):
         return self
@@ -314,6 +314,11 @@ _TYPE_NAMES = {
     dt.float64: "Double", dt.complex64: "ComplexFloat", dt.complex128: "ComplexDouble",
 }  # fmt: skip
 _BY_TYPE_NAME = {f"{v}Tensor": k for k, v in _TYPE_NAMES.items()}
+_TYPE_NAMES |= {
+    dt.uint16: "UInt16", dt.uint32: "UInt32", dt.uint64: "UInt64", dt.complex32: "ComplexHalf",
+    dt.float8_e4m3fn: "Float8_e4m3fn", dt.float8_e5m2: "Float8_e5m2",
+}  # fmt: skip
+_ON_CPU = {k: f"torch.{v}Tensor" for k, v in _TYPE_NAMES.items()}
 
 
 @method(name="type")
@@ -336,6 +341,21 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     return convert(self, dtype, device)
 
 
+def _unless_it_asks(convert_to: Callable[..., Any]) -> Callable[..., Any]:
+    """`type` where it says what a tensor is, for which there is no program to look."""
+
+    @functools.wraps(convert_to)
+    def variant(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not args and not kwargs and self._array.__class__ is ndarray:
+            return _ON_CPU[self.dtype]
+        return convert_to(self, *args, **kwargs)
+
+    return variant
+
+
+METHODS["type"] = _unless_it_asks(METHODS["type"])
+
+
 @method
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """This tensor with the dtype and device of `other`."""
@@ -348,12 +368,14 @@ def asks_nothing(x: Tensor, args: tuple[Any, ...], named: dict[str, Any]) -> boo
         return False
     if not isinstance(named.get("non_blocking", False), bool):
         return False
-    given = args if args else (named.get("device", CPU), named.get("dtype", x.dtype))
-    if args and ("device" in named or "dtype" in named):
+    if not args:
+        device, dtype = named.get("device"), named.get("dtype")
+        return (device is None or is_cpu(device)) and (dtype is None or dtype is x.dtype)
+    if "device" in named or "dtype" in named:
         return False
-    if len(given) == 1:
-        return given[0] is x.dtype or is_cpu(given[0])
-    return is_cpu(given[0]) and given[1] is x.dtype
+    if len(args) == 1:
+        return args[0] is x.dtype or is_cpu(args[0])
+    return is_cpu(args[0]) and args[1] is x.dtype
 
 
 def is_cpu(device: Any) -> bool:

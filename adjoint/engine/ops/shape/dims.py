@@ -90,10 +90,14 @@ def mT(self: Tensor) -> Tensor:
     return _matrices("mT", self)
 
 
+def _conjugated(x: Tensor) -> Tensor:
+    return x.conj() if x.dtype.is_complex else x
+
+
 @prop
 def mH(self: Tensor) -> Tensor:
     """Each matrix conjugated and transposed."""
-    return _matrices("mH", self).conj()
+    return _conjugated(_matrices("mH", self))
 
 
 @prop
@@ -104,13 +108,13 @@ def H(self: Tensor) -> Tensor:
             f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor. "
             "For batches of matrices, consider using tensor.mH"
         )
-    return _matrices("H", self).conj()
+    return _conjugated(_matrices("H", self))
 
 
 @public(method=True)
 def adjoint(input: Tensor) -> Tensor:
     """Each matrix conjugated and transposed."""
-    return _matrices("adjoint()", input).conj()
+    return _conjugated(_matrices("adjoint()", input))
 
 
 @public(method=True, aliases=("moveaxis",))

@@ -200,5 +200,9 @@ def _set_imag(self: Tensor, value: Any) -> None:
     imag(self).copy_(value)
 
 
-PROPERTIES["real"] = property(real, _set_real)
+def _get_real(self: Tensor) -> Tensor:
+    return real(self) if self.dtype.is_complex else self  # which has no program to look for
+
+
+PROPERTIES["real"] = property(_get_real, _set_real)
 PROPERTIES["imag"] = property(imag, _set_imag)

@@ -7,10 +7,11 @@ from typing import Any
 
 from numpy import ndarray
 
-from adjoint.engine.core.layout import contiguous_format, has_format, strided
+from adjoint.engine.core.layout import channels_last, contiguous_format, has_format, strided
 from adjoint.engine.core.operations.public import method, prop, public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size, contiguous_strides, wrap_dim
+from adjoint.engine.ops.shape.convert import has_rows_of_channels
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -40,6 +41,8 @@ def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     """Whether elements lie in row-major order without gaps."""
     array = self._array
     if memory_format is not None and memory_format is not contiguous_format:
+        if memory_format is channels_last and has_rows_of_channels(array):
+            return False
         return has_format(tuple(array.shape), self.stride(), memory_format)
     if type(array) is not Window:
         return bool(array.flags.c_contiguous)

@@ -21,9 +21,11 @@ Dims = tuple[int, ...]
 _empty = np.empty
 _HALVES = frozenset(NUMPY_OF[d] for d in DTYPES if d.is_half)
 FEW = 1 << 11  # elements of which a copy costs less than to convert them in pieces
-# NumPy's own `max` and `min` come to these by three calls of Python.
+# NumPy's own `max`, `min`, `all` and `any` come to these by three calls of Python.
 _LARGEST: Any = np.maximum.reduce
 _LEAST: Any = np.minimum.reduce
+_EACH: Any = np.logical_and.reduce
+_SOME: Any = np.logical_or.reduce
 
 
 def widen(x: Array) -> Array:
@@ -102,12 +104,16 @@ def prod(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
 
 @lowers(reduction.ALL)
 def all_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
+    if xp is np and x.dtype.kind in "fib" and x.dtype not in _HALVES:
+        return row_major(xp, _EACH(x, dims, None, None, keepdim))
     out = row_major(xp, xp.all(widen(x), axis=dims, keepdims=keepdim))
     return out.astype(np.uint8) if x.dtype == np.uint8 else out
 
 
 @lowers(reduction.ANY)
 def any_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
+    if xp is np and x.dtype.kind in "fib" and x.dtype not in _HALVES:
+        return row_major(xp, _SOME(x, dims, None, None, keepdim))
     out = row_major(xp, xp.any(widen(x), axis=dims, keepdims=keepdim))
     return out.astype(np.uint8) if x.dtype == np.uint8 else out
 
