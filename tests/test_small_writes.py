@@ -12,7 +12,7 @@ import adjoint as ad
 from adjoint.engine.assembly import StraightLater
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations import public
-from adjoint.engine.core.operations.small_calls import SmallCalls
+from adjoint.engine.core.operations.small_calls import UNFOLLOWED, SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import enlisted, small_calls
 from adjoint.nn import functional as F
@@ -352,3 +352,39 @@ def test_truths_are_written_to_every_dtype(name: str) -> None:
     assert x.grad.tolist() == [0, 0, 0]
     with pytest.raises(RuntimeError, match="shape"):
         getattr(ad.ones(3), f"{name}_")(ad.ones(2, 3))
+
+
+OF_TWO = frozenset(
+    "eq ge greater greater_equal gt isclose isin le less less_equal logical_and logical_or "
+    "logical_xor lt ne not_equal".split()
+)
+GIVEN: dict[str, tuple[Any, ...]] = {
+    "new_empty": ((2,),),
+    "new_zeros": ((2,),),
+    "new_ones": ((2,),),
+    "new_full": ((2,), 3.0),
+    "full_like": (2.0,),
+    "randint_like": (5,),
+    "bucketize": (ad.tensor([-1.0, 1.0]),),
+    "searchsorted": (ad.tensor([[-1.0, 1.0]]),),
+}
+UNLIKE = {"empty_like", "new_empty", "rand_like", "randn_like", "randint_like"}  # each time
+
+
+@pytest.mark.parametrize("name", sorted(UNFOLLOWED))
+def test_what_no_gradient_leads_to_is_the_same_on_the_tape(name: str) -> None:
+    plain, other = ad.tensor([[-1.5, 0.0, 2.0]]), ad.tensor([[0.0, 1.0, 2.0]])
+    given = (other,) if name in OF_TWO else GIVEN.get(name, ())
+    fn = getattr(ad.Tensor, name, None) or getattr(ad, name)
+    leaf = plain.clone().requires_grad_()
+    with CONTEXT.having(reference=True):
+        want = fn(plain, *given)
+        assert not fn(leaf, *given).requires_grad
+    for _ in range(3):
+        out = fn(leaf, *given)
+        assert (out.requires_grad, out.dtype, out.shape) == (False, want.dtype, want.shape)
+        assert name in UNLIKE or ad.equal(out, want)
+    if hasattr(ad.Tensor, f"{name}_"):  # a write is followed as ever
+        written = leaf * 1
+        getattr(written, f"{name}_")(*given)
+        assert written.requires_grad

@@ -11,9 +11,10 @@ import pytest
 import adjoint as ad
 from adjoint.engine import assembly
 from adjoint.engine.backends.array import executor
+from adjoint.engine.core.operations import small_calls as names
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.eager import small_calls
+from adjoint.engine.graph.eager import small_calls, straight
 from adjoint.nn import functional as F
 
 Call = Callable[..., Any]
@@ -135,6 +136,64 @@ def test_inside_transforms_and_recordings_nothing_changes() -> None:
     second = ad.func.hessian(lambda r: r.softmax(0)[0])(x[0])
     third = ad.func.hessian(lambda r: (r.exp() / r.exp().sum())[0])(x[0])
     np.testing.assert_allclose(second.numpy(), third.numpy(), atol=1e-6)
+
+
+# Single kernels, of a matrix that the tape follows and another.
+KERNELS: dict[str, Call] = {
+    "sum of both": lambda x, y: x + y,
+    "a number": lambda x, y: 1 - x,
+    "a float": lambda x, y: x * 2.5,
+    "minus zero": lambda x, y: x * -0.0,
+    "quotient": lambda x, y: y / x,
+    "a power": lambda x, y: x**3,
+    "a row": lambda x, y: x * y[0],
+    "a row that is followed": lambda x, y: x[0] + y,
+    "a column": lambda x, y: x - y[:, :1],
+    "itself": lambda x, y: x * x,
+    "a whole number of another dtype": lambda x, y: x * TARGET[:1],
+    "exp": lambda x, y: x.exp(),
+    "relu": lambda x, y: x.relu(),
+    "abs": lambda x, y: x.abs(),
+    "tanh": lambda x, y: x.tanh(),
+    "maximum": lambda x, y: ad.maximum(x, y),
+    "where": lambda x, y: ad.where(y > 0, x, y),
+    "masked_fill": lambda x, y: x.masked_fill(y > 0, 2.0),
+    "product": lambda x, y: x @ y.t(),
+    "product with a vector": lambda x, y: x @ y[0],
+    "turned": lambda x, y: x.t() + y.t(),
+    "every second": lambda x, y: x[:, ::2] * 2,
+    "tril": lambda x, y: x.tril(),
+    "triu": lambda x, y: x.triu(1),
+    "flip": lambda x, y: x.flip(0),
+    "roll": lambda x, y: x.roll(1, 1),
+    "cumsum": lambda x, y: x.cumsum(1),
+    "prod": lambda x, y: x.prod(1),
+    "clone": lambda x, y: x.t().clone(),
+    "double": lambda x, y: x.double(),
+}
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.bfloat16])
+def test_single_kernels_on_the_tape_give_the_same_bits(
+    dtype: Any, programs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "EVERY", 1)
+    for name in ("AFTER", "OFTEN"):
+        monkeypatch.setattr(straight, name, 1)
+    monkeypatch.setattr(straight, "LOADED", 0)
+    x, y = operands(dtype)
+    special = ad.tensor([[0.0, -0.0, np.inf, -np.inf], [np.nan, 1.0, -1.0, 3e38]]).to(dtype)
+    given = [(x, y), (special.requires_grad_(), y), (x, special.detach()), (y.requires_grad_(), x)]
+    for name, call in KERNELS.items():
+        for pair in given:
+            with CONTEXT.having(reference=True):
+                want = results(call, *pair)
+            for _ in range(4):
+                got = results(call, *pair)
+            for g, w in zip(got, want, strict=True):
+                np.testing.assert_array_equal(g, w, err_msg=name)
+                np.testing.assert_array_equal(np.signbit(g), np.signbit(w), err_msg=name)
+    assert len(made(programs)) > len(KERNELS) / 2
 
 
 def test_small_draws_by_a_fragment_are_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,7 +175,11 @@ class Tensor(TensorMethods, metaclass=TensorType):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
-        if value and (self._node is not None or self._base is not None) and self.grad_fn is not None:
+        if (
+            value
+            and (self._node is not None or self._base is not None)
+            and self.grad_fn is not None
+        ):
             raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         self.requires_grad_(value)
 

@@ -38,6 +38,7 @@ from adjoint.engine.core.operations.dispatch import PLAIN, bind_composite, with_
 from adjoint.engine.core.operations.families import device_of
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, HALF_DTYPES, HALVES
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.operations.small_calls import is_sighted
 from adjoint.engine.core.promotion import check_whole_numbers
 from adjoint.engine.core.spec import UnknownShapeError
 from adjoint.engine.core.state import switches
@@ -162,8 +163,10 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             if tracked and CONTEXT.grad_enabled:
                 HOOKS.attach(record, operands, params, out)
             return out
-    if record.in_steps or (
-        record.compose is not None and arrays and is_composed(record, tracked, operands)
+    if (
+        record.in_steps
+        or (tracked and is_sighted(record, arrays))
+        or (record.compose is not None and arrays and is_composed(record, tracked, operands))
     ):
         out = HOOKS.straight.forward(record, operands, params)
         if out is not None:

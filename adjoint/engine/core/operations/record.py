@@ -180,6 +180,7 @@ class Record:
     # come, up to rounding: fragments on the CPU take that in which they lie.
     in_any_order: bool = False
     in_steps: bool = False  # no composite, but its kernel takes several: worth a straight program
+    seen: int = 0  # calls of a single kernel on the tape (Note [seen on the tape])
     # Autocast, by type of device (Note [autocast]); a record that is not listed there may say.
     policies: dict[str, str] | None = None
 

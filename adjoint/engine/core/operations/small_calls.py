@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from adjoint.engine.core.state.timeline import LISTENERS
+
 # Results are new tensors that arguments decide, by their layouts and elements alone: no views of
 # arguments, no draws, no warnings, no checks of elements that a recording would leave out.
 ELEMENTWISE = (
@@ -206,3 +208,24 @@ def small_calls(name: str) -> SmallCalls | None:
     """Where a function's programs are kept; None where it has none."""
     known = name in NAMES or name in DEVICE_ONLY or name in STRAIGHT
     return SmallCalls(name) if known else None
+
+
+FEW_ON_TAPE = 1 << 12  # elements of an operand: beyond, a kernel takes longer than what is around
+
+
+def is_sighted(record: Any, arrays: list[Any]) -> bool:
+    """Whether a call of a single kernel, on the tape, is one to look for a program at.
+
+    Note [seen on the tape]
+        What a public function does with few elements off the tape is one program (Note [small
+        calls]). On the tape each operation is a node of its own, so there it is the record that has
+        programs, as composites have (Note [straight programs]): native rows take half the time that
+        promotion, kernel and wrapping do. As there, of calls that none fits one in `EVERY` is
+        looked at, so that operations of ever new shapes or numbers pay little.
+    """
+    record.seen += 1
+    if record.seen % EVERY or record.compose is not None or LISTENERS:
+        return False
+    if record.fails or record.draws or record.creates or record.opaque:
+        return False
+    return all(getattr(a, "size", 1) <= FEW_ON_TAPE for a in arrays)

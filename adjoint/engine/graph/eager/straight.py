@@ -30,6 +30,7 @@ from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.large import HALVES, LOOPED
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.return_types import all_types
+from adjoint.engine.core.operations.small_calls import EVERY
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.eager import enlisted
@@ -48,7 +49,7 @@ AFTER = 8  # calls of a kind: recording one takes as long as some dozens
 MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
 SLOW_BY_ELEMENT = frozenset({"function", "costly", "looped"})
 ROWS = 1 << 11  # elements of a public call's tensor: beyond, what is a fragment stays one
-KEPT = 2048  # kinds
+KEPT = 4096  # kinds
 OFTEN = 16  # calls of a program: writing its rows takes as long as they save in some dozens
 SEVERAL = 4  # operations that one pass over the elements does sooner than a loop each
 LOADED = 1024  # calls of all programs before native code for few elements is loaded
@@ -123,6 +124,8 @@ class StraightPrograms:
         for name, value in params.items():
             kind.append(name)
             kind.append(value if value.__class__ is int else frozen(value))
+        if record.compose is None and not record.in_steps:
+            self.calls += EVERY - 1  # others were not looked at (Note [seen on the tape])
         work: Callable[..., Any] = record.compose or record
         owned = (record, operands, params, None)
         return self.find(kind, tensors, lambda: work(*operands, **params), owned)
