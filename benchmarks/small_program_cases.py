@@ -164,6 +164,9 @@ PROGRAM_CALLS: dict[str, tuple[str, ...]] = {
         'n.index_fill_(1, i2, 0.5)', 'n.index_copy_(0, z2, y)', 'n.index_add_(0, z2, y)',
         'n.scatter_(1, g, y)', 'n.scatter_(1, g, 1.0)', 'n.masked_scatter_(m, y)',
         'add_at(n, 0, 1.0)', 'add_at(n, (slice(None), 1), 1.0)', 'add_at(n, z2, 1.0)',
+        'x[..., i2]', 'x[i2, 1:]', 'x[:, None, i2]', 'x[:, m[0]]', 'x[s_int, 1]', 'x[np.int64(1)]',
+        'put(n, m, s)', 'put(n, (Ellipsis, i2), 1.0)', 'put(n, (slice(None), m[0]), 1.0)',
+        'put(n, (0, m[0]), 1.0)', 'put(n, slice(None), v4)', 'put(n, s_int, 1.0)', 'n.copy_(v4)',
     ),
     "further in place": (
         'n.sub_(y)', 'n.sub_(0.1)', 'n.mul_(y)', 'n.div_(2)', 'n.div_(p)', 'n.pow_(2)', 'n.abs_()',
@@ -282,6 +285,8 @@ PROGRAM_CALLS: dict[str, tuple[str, ...]] = {
         'backward(xg, fw.logsumexp(xg, 1).sum())', 'backward(xg, F.normalize(xg).sum())',
         'xg.sum().backward()', '(xg * 2).sum()', 'xg.detach()', 'xg * xg', 'xg @ W', 'xg.sum()',
         'xg[0]', 'xg.view(-1)', 'xg.t()', 'xg.clone()', 'xg.double()', '(xg + y).retain_grad()',
+        'xg == y', 'xg.argmax(1)', 'fw.zeros_like(xg)', 'xg * 2.0', 'xg.tril()', 'xg.cumsum(0)',
+        'xg.prod()', 'fw.where(m, xg, y)', 'xg.matmul(W)', 'fw.addmm(bias, xg, W)',
         'hooked(xg * 2)', 'fw.autograd.grad(xg.sum(), xg)',
         'fw.autograd.grad((xg ** 3).sum(), xg, create_graph=True)', 'second(xg)',
         'fw.func.grad(cubed)(x)', 'fw.func.vmap(cubed)(x)', 'no_grad(fw.add, xg, y)',
