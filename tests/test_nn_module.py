@@ -154,6 +154,34 @@ def test_backward_hooks_see_and_replace_gradients() -> None:
     assert layer.bias.grad.item() == 2
 
 
+def test_backward_hooks_find_the_gradients_of_parameters() -> None:
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    seen: list[Any] = []
+    for name, layer in net.named_modules():
+        layer.register_full_backward_hook(
+            lambda m, i, o, name=name: seen.append((name, [p.grad is None for p in m.parameters()]))
+        )
+    net(ad.ones(1, 2, requires_grad=True)).sum().backward()
+    assert seen == [("2", [False] * 2), ("1", []), ("0", [False] * 2), ("", [False] * 4)]
+
+
+def test_a_step_in_a_hook_needs_one_gradient_at_a_time() -> None:
+    """Gradients that hooks set to None are gone before those of earlier layers are made."""
+    net = nn.Sequential(*[nn.Linear(2, 2) for _ in range(4)])
+    there: list[int] = []
+
+    def step(p: ad.Tensor) -> None:
+        there.append(sum(q.grad is not None for q in net.parameters()))
+        with ad.no_grad():
+            p -= p.grad
+        p.grad = None
+
+    for p in net.parameters():
+        p.register_post_accumulate_grad_hook(step)
+    net(ad.ones(1, 2)).sum().backward()
+    assert there == [1] * 8
+
+
 def test_lazy_module_becomes_ordinary() -> None:
     layer = nn.LazyLinear(3)
     with pytest.raises(ValueError, match="uninitialized"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from tests.compare.nn_programs import data, fill, message, program
@@ -27,6 +28,28 @@ def order(t: Any) -> Any:
     x = data(t, 1, 2).requires_grad_()
     m(x).sum().backward()
     return log, x.grad
+
+
+@program
+def gradients_that_are_there(t: Any) -> Any:
+    """Which parameters have gradients when hooks run: also where one is used twice."""
+    log: list[Any] = []
+
+    def note(name: str) -> Any:
+        return lambda m, i, o: log.append((name, [p.grad is not None for p in m.parameters()]))
+
+    shared = fill(t, t.nn.Linear(2, 2))
+    m = t.nn.Sequential(shared, net(t), t.nn.ReLU(), shared)
+    for name, layer in m.named_modules():
+        layer.register_full_backward_hook(note(name))
+    m[1][0].weight.register_post_accumulate_grad_hook(lambda p: log.append("post 1.0"))
+    m[1][1].bias.register_hook(lambda g: log.append("hook 1.1"))
+    for x in (data(t, 3, 2).requires_grad_(), data(t, 3, 2)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch warns where no input wants a gradient
+            m(x).sum().backward()
+        m.zero_grad()
+    return log
 
 
 @program

@@ -76,29 +76,35 @@ def running_for_targets() -> bool:
     return _ACTIVE.depth > 0
 
 
+# Leaves, by id, whose gradient is to arrive when it is whole rather than when all are: hooks see it
+# then, and what they do with it (a step, sending it to other processes) goes on beside the rest.
+EARLY_LEAVES: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+# Nodes whose hooks are to find the gradients of leaves where all that leads there has run.
+NODES_AFTER_LEAVES: weakref.WeakSet[BackwardNode] = weakref.WeakSet()
+
+
 def edges_to_early_leaves(roots: Sequence[tuple[Edge, Any]]) -> dict[int, int]:
     """By id of each leaf that wants its gradient early: how many edges lead there."""
     counts: dict[int, int] = {}
     seen: set[BackwardNode] = set()
+    every_leaf = False
     stack = [e[0] for e, _ in roots if isinstance(e[0], BackwardNode)]
     while stack:
         node = stack.pop()
         if node in seen:
             continue
         seen.add(node)
+        every_leaf = every_leaf or (bool(NODES_AFTER_LEAVES) and node in NODES_AFTER_LEAVES)
         for edge in node.edges:
             if edge is None:
                 continue
             if isinstance(edge[0], BackwardNode):
                 stack.append(edge[0])
-            elif id(edge[0]) in EARLY_LEAVES:
+            else:
                 counts[id(edge[0])] = counts.get(id(edge[0]), 0) + 1
-    return counts
-
-
-# Leaves, by id, whose gradient is to arrive when it is whole rather than when all are: what is
-# done with it then (sending it to other processes) goes on beside the rest of backward.
-EARLY_LEAVES: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+    if every_leaf:
+        return counts
+    return {leaf: count for leaf, count in counts.items() if leaf in EARLY_LEAVES}
 
 
 class Backward:
@@ -163,7 +169,8 @@ class Backward:
         self.send([e for e, _ in roots], [g for _, g in roots])
         queue, buffers, level, retain = self.queue, self.buffers, self.level, self.retain_graph
         simple = self.is_simple()
-        early = edges_to_early_leaves(roots) if EARLY_LEAVES and self.targets is None else {}
+        asks_early = self.targets is None and (EARLY_LEAVES or NODES_AFTER_LEAVES)
+        early = edges_to_early_leaves(roots) if asks_early else {}
         capture = CONTEXT.capture
         apart = self.targets is None and not CONTEXT.anomaly and self.joins_pieces
         apart = apart and capture is None and level is None

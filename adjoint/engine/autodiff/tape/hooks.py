@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.autodiff.tape.accumulate import owned
+from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.public import PROPERTIES, method, prop
 from adjoint.engine.core.operations.record import HOOKS
@@ -91,12 +92,17 @@ def register_hook(self: Tensor, hook: Callable[[Any], Any]) -> Handle:
     meta = meta_of(self)
     if meta.hooks is None:
         meta.hooks = {}
+    EARLY_LEAVES[id(self)] = self
     return Handle(meta.hooks, hook)
 
 
 @method
 def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> Handle:
-    """Call `hook(tensor)` after a leaf's `.grad` has been accumulated."""
+    """Call `hook(tensor)` after a leaf's `.grad` has been accumulated.
+
+    That is as soon as it is whole, while backward goes on: a step made there, and `.grad` set to
+    None, and no two gradients need be there at a time.
+    """
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self.grad_fn is not None:
@@ -105,6 +111,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], An
     meta = meta_of(self)
     if meta.accumulate_hooks is None:
         meta.accumulate_hooks = {}
+    EARLY_LEAVES[id(self)] = self
     return Handle(meta.accumulate_hooks, hook)
 
 
