@@ -366,3 +366,35 @@ def test_what_is_written_to_keeps_its_gradient_beneath(fn: Any) -> None:
     (want,) = ad.autograd.grad(rows.sum(), w)
     ad.testing.assert_close(ad.autograd.grad(of_w(w), w)[0], want)
     ad.testing.assert_close(F.grad(of_w)(fixed), want)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda f, x, i: f.grad(lambda y: (y * 2.0).sum())(i), "floating point"),
+        (lambda f, x, i: f.grad(lambda d: (d[0] * d[1]).sum())((x, i)), "floating point"),
+        (lambda f, x, i: f.vjp(lambda y: y * 2.0, i), "floating point"),
+        (lambda f, x, i: f.vjp(lambda y: y > 0, x), "floating-point"),
+        (lambda f, x, i: f.jacrev(lambda y: y * 2.0)(i), "floating point"),
+        (lambda f, x, i: f.jacfwd(lambda y: y * 2.0)(i), "floating point"),
+        (lambda f, x, i: f.jvp(lambda y: y * 2.0, (i,), (x,)), "floating point"),
+        (lambda f, x, i: f.vjp(lambda y: y * 2, x)[1](ad.ones(2)), "Mismatch in shape"),
+        (lambda f, x, i: f.vjp(lambda y: y * 2, x)[1](ad.ones(1)), "Mismatch in shape"),
+        (lambda f, x, i: f.vjp(lambda y: y.sum(), x)[1](ad.ones(1)), "Mismatch in shape"),
+        (lambda f, x, i: f.vjp(lambda y: y.sum(), x)[1](3.0), "can be either Tensors or None"),
+        (lambda f, x, i: f.vmap(f.vjp(lambda y: y, x)[1])(ad.ones(4, 2)), "Mismatch in shape"),
+        (lambda f, x, i: f.linearize(lambda y: y * 2, x)[1](ad.ones(4)), "a tangent has shape"),
+        (lambda f, x, i: f.jacrev(lambda y: y * 1j)(x), "outputs to be real"),
+        (lambda f, x, i: f.jacrev(lambda y: y * 1j)(x * 1j), "inputs to be real"),
+        (lambda f, x, i: f.jacfwd(lambda y: y.abs())(x * 1j), "inputs to be real"),
+    ],
+)
+def test_transforms_refuse_what_has_no_derivative_or_does_not_fit(call: Any, error: str) -> None:
+    with pytest.raises((RuntimeError, ValueError, TypeError), match=error):
+        call(ad.func, ad.ones(3), ad.tensor([1, 2, 3]))
+
+
+def test_a_cotangent_takes_the_dtype_of_its_output() -> None:
+    pull = ad.func.vjp(lambda x: x * 2, ad.ones(3))[1]
+    for dtype in (ad.float64, ad.int64):
+        assert pull(ad.ones(3, dtype=dtype))[0].dtype is ad.float32

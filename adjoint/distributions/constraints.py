@@ -137,7 +137,7 @@ class _IndependentConstraint(Constraint):
         return all_of_last(result, self.reinterpreted_batch_ndims)
 
     def __repr__(self) -> str:
-        return f"Independent({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
+        return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
 
 
 def all_of_last(truth: Tensor, dims: int) -> Tensor:

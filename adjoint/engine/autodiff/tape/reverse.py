@@ -100,6 +100,11 @@ def _seed(i: int, tensor: Any, grad: Any) -> Any:
                 f"{tensor.dtype.name}"
             )
         return tensor.new_ones(tensor.shape)
+    return fitting(i, tensor, grad)
+
+
+def fitting(i: int, tensor: Any, grad: Any) -> Any:
+    """The cotangent given for a root, in its dtype; refused where it does not fit."""
     if not is_tensor(grad):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     if grad.shape != tensor.shape:

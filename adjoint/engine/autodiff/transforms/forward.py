@@ -15,16 +15,24 @@ from adjoint.engine.core.tree import flatten, map_tree, unflatten
 from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
 
 
-def _check(flat: list[Any], ts: list[Any]) -> None:
+def _check(name: str, flat: list[Any], ts: list[Any]) -> None:
     for x, t in zip(flat, ts, strict=True):
         if not is_tensor(x) or not is_tensor(t):
             kind = type(t if is_tensor(x) else x).__name__
-            raise RuntimeError(f"jvp: expected primals and tangents to be Tensors, received {kind}")
+            raise RuntimeError(
+                f"{name}: expected primals and tangents to be Tensors, received {kind}"
+            )
         if x.shape != t.shape:
             raise ShapeError(
-                f"jvp: a tangent has shape {tuple(t.shape)} but its primal {tuple(x.shape)}. "
+                f"{name}: a tangent has shape {tuple(t.shape)} but its primal {tuple(x.shape)}. "
                 "They must be the same."
             )
+        for what, tensor in (("primal", x), ("tangent", t)):
+            if not tensor.dtype.is_inexact:
+                raise ValueError(
+                    f"{name}: expected {what} to be floating point or complex, but got: "
+                    f"{tensor.dtype.name}"
+                )
 
 
 def jvp(
@@ -49,7 +57,7 @@ def jvp(
     ts, t_structure = flatten(tangents)
     if structure != t_structure:
         raise RuntimeError("jvp: primals and tangents must have the same structure")
-    _check(flat, ts)
+    _check("jvp", flat, ts)
     with entered(JvpLevel(next_depth())) as level:
         duals = [
             make_level_tensor(level, x._spec, Dual(x, t)) for x, t in zip(flat, ts, strict=True)
@@ -105,6 +113,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
             raise RuntimeError(
                 "linearize: tangents must have the structure of the primals it was made with"
             )
+        _check("linearize", flatten(primals)[0], flatten(tangents)[0])
         return push(tangents)[0]
 
     return out, jvp_fn

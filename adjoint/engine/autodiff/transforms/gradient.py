@@ -10,7 +10,8 @@ from adjoint.engine.autodiff.levels.grad_level import GradLevel
 from adjoint.engine.autodiff.levels.stack import entered, leave, next_depth
 from adjoint.engine.autodiff.tape.engine import Backward
 from adjoint.engine.autodiff.tape.node import edge_of
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.autodiff.tape.reverse import fitting
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
@@ -32,8 +33,13 @@ def watch(name: str, level: GradLevel, tree: Any) -> tuple[Any, list[Tensor]]:
                 f"{name}: expected all inputs to be differentiated to be Tensors, received "
                 f"{type(x).__name__}"
             )
+        if not x.dtype.is_inexact:
+            raise DTypeError(
+                f"{name}: only Tensors of floating point and complex dtype can require gradients, "
+                f"received {x.dtype.name}"
+            )
         leaves[i] = make_level_tensor(level, x._spec, x)
-        leaves[i]._requires_grad = x.dtype.is_inexact
+        leaves[i]._requires_grad = True
         watched.append(leaves[i])
     return unflatten(structure, leaves), watched
 
@@ -188,6 +194,11 @@ def vjp_at(level: GradLevel, func: Callable[..., Any], primals: Any, *, has_aux:
                     "vjp: expected f(*primals) to return only tensors, received type "
                     f"{type(o).__name__}"
                 )
+            if not o.dtype.is_inexact:
+                raise DTypeError(
+                    "vjp: all outputs of f must be floating-point or complex Tensors, received "
+                    f"one of {o.dtype.name}. Return it as aux (has_aux=True)."
+                )
         out = leave(level, value)
         aux = leave(level, aux)
     primal_structure = flatten(primals)[1]
@@ -199,10 +210,8 @@ def vjp_at(level: GradLevel, func: Callable[..., Any], primals: Any, *, has_aux:
                 "vjp: expected pytree structure of cotangents to be the same as pytree structure "
                 f"of outputs to the function; received {received}, wanted {structure}"
             )
-        pulled = unflatten(
-            primal_structure,
-            pull_back_through(level, outputs, gs, watched, retain=retain_graph),
-        )
-        return tuple(pulled)
+        fit = [fitting(i, o, g) for i, (o, g) in enumerate(zip(outputs, gs, strict=True))]
+        pulled = pull_back_through(level, outputs, fit, watched, retain=retain_graph)
+        return tuple(unflatten(primal_structure, pulled))
 
     return (out, pull_back, aux) if has_aux else (out, pull_back)

@@ -9,6 +9,7 @@ from typing import Any
 from adjoint.engine.autodiff.transforms.batching import vmap
 from adjoint.engine.autodiff.transforms.forward import jvp
 from adjoint.engine.autodiff.transforms.gradient import Argnums, pick, replace, vjp
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.tree import flatten, map_tree, unflatten
 
@@ -17,6 +18,16 @@ def basis_of(x: Any) -> Any:
     """The unit vectors of the space of x, stacked in front."""
     n = x.numel()
     return x.new_eye(n).reshape((n, *x.shape))
+
+
+def _require_real(name: str, which: str, tensors: list[Any]) -> None:
+    """Refuse complex numbers: one number cannot say how a function of them changes."""
+    for i, x in enumerate(tensors):
+        if is_tensor(x) and x.dtype.is_complex:
+            raise DTypeError(
+                f"{name}: Expected all {which} to be real but received complex tensor at "
+                f"flattened input idx: {i}. Differentiate by view_as_real of it."
+            )
 
 
 def jacrev(
@@ -41,6 +52,7 @@ def jacrev(
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         chosen = pick("jacrev", args, argnums)
         one = isinstance(argnums, int)
+        _require_real("jacrev", "inputs", flatten(chosen)[0])
 
         def inner(*xs: Any) -> Any:
             return func(*replace(args, argnums, xs[0] if one else xs), **kwargs)
@@ -48,6 +60,7 @@ def jacrev(
         results = vjp(inner, *((chosen,) if one else chosen), has_aux=has_aux)
         out, pull_back = results[0], results[1]
         outs, out_structure = flatten(out)
+        _require_real("jacrev", "outputs", outs)
         jacobians = []
         for i, o in enumerate(outs):
 
@@ -82,6 +95,7 @@ def jacfwd(
                 raise ValueError(
                     f"jacfwd: expected tensors to differentiate by, received {type(x).__name__}"
                 )
+        _require_real("jacfwd", "inputs", leaves)
 
         def inner(*xs: Any) -> Any:
             return func(*replace(args, argnums, unflatten(structure, xs)), **kwargs)

@@ -92,7 +92,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     if mode not in MODES:
         raise NotImplementedError(f"pad: unrecognised padding mode {mode!r}; give one of {MODES}")
     if value is not None and value != 0:
-        raise ValueError(f'pad: padding mode "{mode}" doesn\'t take in value argument')
+        raise RuntimeError(f'pad: padding mode "{mode}" doesn\'t take in value argument')
     _check(input, widths, mode)
     if mode == "circular" or (mode == "reflect" and len(widths) == 6):
         return _edges(input, widths, mode)

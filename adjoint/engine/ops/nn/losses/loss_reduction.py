@@ -26,6 +26,12 @@ def reduction_of(
         )
     reduction = NUMBERED.get(reduction, reduction) if isinstance(reduction, int) else reduction
     if reduction not in ("none", "mean", "sum"):
+        if reduction == "elementwise_mean":  # PyTorch's word before 1.0
+            warn_user(
+                f"{name}: reduction='elementwise_mean' is deprecated. Please use reduction='mean' "
+                "instead."
+            )
+            return "mean"
         raise ValueError(f"{name}: {reduction} is not a valid value for reduction")
     return str(reduction)
 
