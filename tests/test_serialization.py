@@ -7,6 +7,7 @@ import io
 import pickle
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,3 +141,71 @@ def test_a_storage_is_no_key_in_a_file() -> None:
     file.seek(0)
     with pytest.raises(FileError, match="cannot be a key"):
         ad.load(file)
+
+
+def stored_again(value: Any, **options: Any) -> Any:
+    file = io.BytesIO()
+    ad.save(value, file)
+    file.seek(0)
+    return ad.load(file, **options)
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_quantised_and_nested_tensors_come_back(weights_only: bool) -> None:
+    x = ad.linspace(-1, 1, 12).reshape(3, 4)
+    one = ad.quantize_per_tensor(x.t(), 0.125, 3, ad.quint8)
+    many = ad.quantize_per_channel(x, ad.tensor([0.25, 0.5, 1.0]), ad.arange(3), 0, ad.qint8)
+    rows = ad.nested.nested_tensor([x[:2], x[2:]])
+    back = stored_again([one, many, rows], weights_only=weights_only)
+    for found, saved in zip(back[:2], (one, many), strict=True):
+        assert found.dtype is saved.dtype
+        assert found.qscheme() == saved.qscheme()
+        assert ad.equal(found.int_repr(), saved.int_repr())
+        assert ad.equal(found.dequantize(), saved.dequantize())
+    assert [row.tolist() for row in back[2].unbind()] == [x[:2].tolist(), x[2:].tolist()]
+    with pytest.raises(TypeError, match="ragged dimension"):
+        stored_again(ad.nested.nested_tensor([x[:2, :, None], x[:, :, None]]).transpose(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "_rebuild_qtensor",
+            lambda args: (*args[:4], (*args[4][:3], 5), *args[5:]),
+            "channels along",
+        ),
+        (
+            "_rebuild_qtensor",
+            lambda args: (*args[:4], args[4][:3], *args[5:]),
+            "not enough|expected",
+        ),
+        ("_rebuild_qtensor", lambda args: (*args[:4], 3, *args[5:]), "a scheme"),
+        ("_rebuild_qtensor", lambda args: (args[0], 9, *args[2:]), "exceed"),
+        ("_rebuild_nested_tensor", lambda args: (*args[:3], args[3] + 9), "exceeds"),
+        ("_rebuild_nested_tensor", lambda args: (*args[:3], args[3] - 9), "exceeds"),
+        ("_rebuild_nested_tensor", lambda args: (args[0], args[1].float(), *args[2:]), "whole"),
+        (
+            "_rebuild_nested_tensor",
+            lambda args: (args[0], args[1] * 2**40, *args[2:]),
+            "are allowed",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(
+    name: str, change: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reduce = collecting.StorageCollector.reduce
+
+    def changed(self: Any, tensor: Any) -> Any:
+        rebuild, args = reduce(self, tensor)
+        return rebuild, change(args) if rebuild.endswith(name) else args
+
+    monkeypatch.setattr(collecting.StorageCollector, "reduce", changed)
+    x = ad.ones(3, 4)
+    values = {
+        "_rebuild_qtensor": ad.quantize_per_channel(x, ad.ones(3), ad.zeros(3), 0, ad.qint8),
+        "_rebuild_nested_tensor": ad.nested.nested_tensor([x, x[:2]]),
+    }
+    with pytest.raises(pickle.UnpicklingError, match=message):
+        stored_again(values[name])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.core.device import Device
-from adjoint.engine.core.dtype import DTYPES, NAMED_ONLY, STORAGE_DTYPES, DType
+from adjoint.engine.core.dtype import DTYPES, NAMED_ONLY, STORAGE_DTYPES, DType, int64
 from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.core.layout import CONSTANTS, Layout, jagged, sparse_coo, strided
 from adjoint.engine.core.operations.record import HOOKS
@@ -23,11 +23,12 @@ from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io import objects
 from adjoint.io.locations import assembled, restored_device
 from adjoint.io.names import DTYPE_OF_STORAGE, parameter_class
+from adjoint.io.other_tensors import QUANTIZED_STORAGES, quantized, rebuild_nested_tensor
 from adjoint.io.rebuilding import (
     rebuild_device_tensor_from_cpu_tensor,
     rebuild_meta_tensor_no_storage,
 )
-from adjoint.io.storages import Stored, marks
+from adjoint.io.storages import Stored, marks, require_elements
 
 _KINDS = "biufcSU"  # of NumPy's dtypes: those whose elements hold no references
 _RANK = 64  # NumPy's bound
@@ -183,6 +184,26 @@ def _sparse(budget: Budget, layout: Any, data: Any) -> Tensor:
     shape = _sizes(budget, size)
     tensor: Tensor = assembled(layout, tensors, shape, coalesced)
     return tensor
+
+
+def _quantized(
+    budget: Budget, stored: Any, offset: Any, size: Any, stride: Any, steps: Any,
+    requires_grad: Any = False, hooks: Any = None,
+) -> Any:  # fmt: skip
+    return quantized(_tensor(budget, stored, offset, size, stride), steps)
+
+
+def _nested(budget: Budget, elements: Any, sizes: Any, strides: Any, places: Any) -> Any:
+    parts = (elements, sizes, strides, places)
+    if not all(isinstance(t, Tensor) and t.layout is strided for t in parts):
+        raise TypeError("expected tensors for the parts of a nested tensor")
+    if any(t.dtype is not int64 for t in parts[1:]) or [t.ndim for t in parts] != [1, 2, 2, 1]:
+        raise TypeError("expected whole numbers for shapes, strides and places")
+    require_elements("a nested tensor", *parts)
+    budget.spend(_TENSOR * (1 + len(sizes)), "a nested tensor")
+    count = sum(prod(shape) for shape in sizes.tolist())  # rows may be the same elements
+    budget.spend(4 * abs(count) * elements.element_size(), "a nested tensor")
+    return rebuild_nested_tensor(*parts)
 
 
 def _meta(budget: Budget, dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
@@ -393,6 +414,8 @@ def _builders() -> dict[str, Callable[..., Any]]:
         "torch._utils._rebuild_parameter_with_state": _parameter_with_state,
         "torch._tensor._rebuild_from_type_v2": _from_type,
         "torch._utils._rebuild_sparse_tensor": _sparse,
+        "torch._utils._rebuild_qtensor": _quantized,
+        "torch._utils._rebuild_nested_tensor": _nested,
         "torch._utils._rebuild_wrapper_subclass": _wrapper,
         "torch._utils._rebuild_meta_tensor_no_storage": _meta,
         "torch._utils._rebuild_device_tensor_from_cpu_tensor": _of_device,
@@ -411,7 +434,8 @@ def names() -> dict[str, Any]:
     known: dict[str, Any] = {name: Builder(name, fn) for name, fn in _builders().items()}
     known |= {f"torch.{d.name}": d for d in (*DTYPES, *STORAGE_DTYPES)}
     known |= {f"torch.{name}": d for name, d in NAMED_ONLY.items()}
-    for name, dtype in DTYPE_OF_STORAGE.items():
+    whole_numbers = {name: dtype for dtype, name in QUANTIZED_STORAGES.items()}
+    for name, dtype in (DTYPE_OF_STORAGE | whole_numbers).items():
         known[f"torch.{name}"] = known[f"torch.cuda.{name}"] = ClassName(f"torch.{name}", dtype)
     untyped = ClassName("torch.storage.UntypedStorage", None)
     for name in ("storage.UntypedStorage", "UntypedStorage", "storage.TypedStorage"):

@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Any
 
 from adjoint.engine.core.errors import CaptureError
-from adjoint.engine.core.layout import strided
+from adjoint.engine.core.layout import jagged, strided
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size
 from adjoint.engine.tensor.memory import TypedStorage, UntypedStorage
@@ -19,6 +19,7 @@ from adjoint.io.locations import location_tag
 from adjoint.io.names import STORAGES, parameter_class
 from adjoint.io.object_pickler import ObjectPickler, foreign_pickler
 from adjoint.io.objects import global_name
+from adjoint.io.other_tensors import QUANTIZED_STORAGES, is_quantized, parts_of, steps_of
 from adjoint.io.pickler import Global, Persistent, Pickler
 from adjoint.io.storages import memory_of
 
@@ -58,6 +59,10 @@ class StorageCollector:
 
     def reduce(self, tensor: Tensor) -> tuple[str, tuple[Any, ...]]:
         """How a tensor is written: the name that rebuilds it, and the arguments."""
+        if is_quantized(tensor):
+            return "torch._utils _rebuild_qtensor", self._quantized(tensor)
+        if tensor.layout is jagged:
+            return "torch._utils _rebuild_nested_tensor", parts_of(tensor)
         if tensor.layout is not strided:
             size, *others = tensor.rest()  # type: ignore[attr-defined]
             parts = tensor.detach().tensors()  # type: ignore[attr-defined]
@@ -109,13 +114,24 @@ class StorageCollector:
             (rebuild, kind, look, dict(tensor.__dict__)),
         )
 
+    def _quantized(self, tensor: Any) -> tuple[Any, ...]:
+        """A tensor that is no `Tensor`: whole numbers, and what they stand for."""
+        ints = tensor.int_repr()
+        named, *others = steps_of(tensor)
+        steps = (Global(f"torch {named.name}"), *others)
+        place = self._place(ints, QUANTIZED_STORAGES[ints.dtype])
+        return (*place, steps, False, OrderedDict())
+
     def _plain(self, tensor: Tensor) -> tuple[Any, ...]:
+        place = self._place(tensor, STORAGES.get(tensor.dtype))
+        return (*place, bool(tensor.requires_grad), OrderedDict())
+
+    def _place(self, tensor: Tensor, typed: str | None) -> tuple[Any, ...]:
+        """Where a tensor is in its storage, of which files say the class."""
         flat, offset = memory_of(tensor.detach())
         shown = UntypedStorage(tensor._storage, tensor.device)
-        pid = self._pid(shown, flat, tensor.dtype, STORAGES.get(tensor.dtype))
-        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-        grad = bool(tensor.requires_grad)
-        return (Persistent(pid), offset, shape, strides, grad, OrderedDict())
+        pid = self._pid(shown, flat, tensor.dtype, typed)
+        return Persistent(pid), offset, tuple(tensor.shape), tuple(tensor.stride())
 
     def persistent(self, storage: UntypedStorage) -> tuple[Any, ...]:
         """What stands for a storage that a value holds itself."""

@@ -19,7 +19,15 @@ from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.io.builders import brief, names
 from adjoint.io.collecting import pickled_value
 from adjoint.io.skipping import skipping
-from adjoint.io.storages import Stored, as_marked, check_dtype, from_bytes, host_bytes, placed
+from adjoint.io.storages import (
+    WAITING,
+    Stored,
+    as_marked,
+    check_dtype,
+    from_bytes,
+    host_bytes,
+    placed,
+)
 from adjoint.io.unpickler import Unpickler
 
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -214,6 +222,7 @@ class _Filled(Stored):
     def __init__(self, flat: Any, dtype: Any, device: Any) -> None:
         super().__init__(flat, dtype, META if device is META else CPU)
         self.wanted = device
+        WAITING.add(self)
         self.late: list[tuple[Any, Any, Any]] = []  # a marked tensor, what it is of, the marks
 
     def is_elsewhere(self) -> bool:
@@ -229,6 +238,7 @@ class _Filled(Stored):
 
     def finish(self, on: dict[int, list[Tensor]]) -> None:
         """Move to the device, now that the bytes are there; what shares them there still does."""
+        WAITING.discard(self)
         if self.is_elsewhere():
             self.device = self.wanted
             tensors = on[id(self._root._storage)] if self._root is not None else []

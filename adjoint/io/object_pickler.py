@@ -18,6 +18,7 @@ from adjoint.engine.core.state.structure_version import TrackedDict
 from adjoint.engine.tensor.memory import UntypedStorage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io import objects
+from adjoint.io.other_tensors import is_quantized
 from adjoint.io.pickler import Global, Persistent
 from adjoint.io.running import find
 
@@ -29,8 +30,8 @@ PythonPickler: Any = pickle._Pickler  # what it consists of is not in Python's s
 
 def rebuilt_by_name(value: Any, reduce_tensor: Callable[[Any], Reduced]) -> Any:
     """How a value of Adjoint's is written: a name and arguments; NotImplemented for all others."""
-    if isinstance(value, Tensor):
-        if objects.reduces_itself(value):
+    if isinstance(value, Tensor) or is_quantized(value):
+        if isinstance(value, Tensor) and objects.reduces_itself(value):
             return NotImplemented
         name, args = reduce_tensor(value)
     elif type(value) is Size:

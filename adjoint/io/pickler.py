@@ -21,6 +21,7 @@ from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.structure_version import TrackedDict
 from adjoint.engine.tensor.memory import UntypedStorage
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.io.other_tensors import is_quantized
 
 MAX_DEPTH = 400
 
@@ -66,7 +67,7 @@ class Pickler:
             if type(value) is kind:
                 method(self, value)
                 return
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor) or is_quantized(value):
             self._reduce(value, *self.reduce_tensor(value))
         elif isinstance(value, np.generic):
             self.save(value.item())

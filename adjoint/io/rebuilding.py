@@ -17,6 +17,7 @@ from adjoint.engine.tensor.meta import META, blank
 from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.io.locations import assembled, restored_device
 from adjoint.io.names import parameter_class
+from adjoint.io.other_tensors import rebuild_nested_tensor, rebuild_qtensor
 from adjoint.io.storages import Stored, as_marked
 
 
@@ -174,6 +175,8 @@ REBUILDERS: dict[str, Any] = {
     "torch._utils._rebuild_parameter": rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": rebuild_parameter_with_state,
     "torch._utils._rebuild_sparse_tensor": rebuild_sparse_tensor,
+    "torch._utils._rebuild_qtensor": rebuild_qtensor,
+    "torch._utils._rebuild_nested_tensor": rebuild_nested_tensor,
     "torch._utils._rebuild_wrapper_subclass": rebuild_wrapper_subclass,
     "torch._utils._rebuild_meta_tensor_no_storage": rebuild_meta_tensor_no_storage,
     "torch._utils._rebuild_device_tensor_from_cpu_tensor": rebuild_device_tensor_from_cpu_tensor,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class Stored:
         device: where the tensors shall be.
     """
 
-    __slots__ = ("_root", "device", "dtype", "flat", "shown")
+    __slots__ = ("__weakref__", "_root", "device", "dtype", "flat", "shown")
 
     def __init__(self, flat: Array, dtype: DType, device: Device) -> None:
         self.flat = flat
@@ -97,6 +98,17 @@ class Stored:
         room = len(self.flat) * self.dtype.itemsize
         if (offset + span(size, stride)) * dtype.itemsize > room:
             raise ValueError(f"size {size}, stride {stride}, offset {offset} exceed {room} bytes")
+
+
+# Storages whose bytes come after the tensors on them, and are not there yet.
+WAITING: weakref.WeakSet[Stored] = weakref.WeakSet()
+
+
+def require_elements(what: str, *tensors: Tensor) -> None:
+    """Refuse what is made of elements that are still to be read."""
+    waiting = [stored._root._storage for stored in WAITING if stored._root is not None]
+    if any(tensor._storage is storage for tensor in tensors for storage in waiting):
+        raise TypeError(f"{what} is not loaded from a file of the layout before PyTorch 1.6")
 
 
 def _count(size: tuple[int, ...]) -> int:

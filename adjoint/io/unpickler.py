@@ -23,6 +23,7 @@ from adjoint.engine.core.files.budget import NESTING, Budget, FileRefusal
 from adjoint.engine.core.spec import Size
 from adjoint.io import objects
 from adjoint.io.builders import Builder, brief, set_numpy_state
+from adjoint.io.other_tensors import NAMED_SCHEMES, scheme
 
 _MARK: Any = object()
 _NESTING = frozenset({tuple, list, dict, set, frozenset, OrderedDict, Counter, defaultdict, Size})
@@ -176,7 +177,8 @@ class Unpickler:
         module = IMPORT_MAPPING.get(module, module)  # as Python 2 called them
         builder = self.names.get(f"{module}.{name}")
         if builder is None:
-            builder = objects.find(module, name)
+            is_scheme = module == "torch" and name in NAMED_SCHEMES
+            builder = scheme(name) if is_scheme else objects.find(module, name)
         if builder is None:
             raise UnpicklingError(
                 f"load: {self.source}: refused: the file asks for {module[:200]}.{name[:200]}, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from io import BytesIO
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -175,3 +176,51 @@ def test_lazy_conjugates_and_negatives(zipped: bool, whole: bool) -> None:
             numbers(ours[name]), value.detach().resolve_conj().resolve_neg().numpy(), name
         )
         assert ours[name].requires_grad is value.requires_grad
+
+
+def quantised(t: Any) -> dict[str, Any]:
+    x, channels = t.linspace(-1, 1, 12).reshape(3, 4), (t.tensor([0.25, 0.5, 1.0]), t.arange(3))
+    return {
+        **{
+            name: t.quantize_per_tensor(x, 0.125, 3, getattr(t, name))
+            for name in ("qint8", "quint8", "qint32")
+        },
+        "transposed": t.quantize_per_tensor(x.t(), 0.125, 3, t.qint8),
+        "channels": t.quantize_per_channel(x, *channels, 0, t.qint8),
+        "columns": t.quantize_per_channel(x.t(), *channels, 1, t.quint8),
+    }
+
+
+def steps(x: Any) -> Any:
+    if x.qscheme() != (torch if isinstance(x, torch.Tensor) else ad).per_channel_affine:
+        return x.q_scale(), x.q_zero_point()
+    scales, zeros = x.q_per_channel_scales(), x.q_per_channel_zero_points()
+    return scales.tolist(), zeros.tolist(), x.q_per_channel_axis()
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch is to lose them
+def test_quantised_tensors_both_ways() -> None:
+    theirs = quantised(torch)
+    older = {name: x for name, x in theirs.items() if x.qscheme() == torch.per_tensor_affine}
+    read = [from_torch(older, False), from_torch(theirs), from_torch(theirs, weights_only=False)]
+    for found in (*read, through_torch(quantised(ad))):
+        for name, x in [(name, theirs[name]) for name in found]:
+            assert str(found[name].dtype).rsplit(".", maxsplit=1)[-1] == str(x.dtype)[6:]
+            assert found[name].int_repr().tolist() == x.int_repr().tolist()
+            assert found[name].dequantize().tolist() == x.dequantize().tolist()
+            assert steps(found[name]) == steps(x)
+    for weights_only in (True, False):
+        with pytest.raises((UnpicklingError, TypeError), match="by channels is not loaded"):
+            from_torch(theirs["channels"], False, weights_only=weights_only)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested")
+def test_nested_tensors_both_ways() -> None:
+    parts = [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]]
+    theirs = torch.nested.nested_tensor([torch.tensor(part) for part in parts])
+    ours = ad.nested.nested_tensor([ad.tensor(part) for part in parts])
+    for found in (from_torch(theirs), from_torch(theirs, weights_only=False), through_torch(ours)):
+        assert [row.tolist() for row in found.unbind()] == parts
+    for weights_only in (True, False):
+        with pytest.raises((UnpicklingError, TypeError), match="nested tensor is not loaded"):
+            from_torch(theirs, False, weights_only=weights_only)
