@@ -38,6 +38,8 @@ ON_PURPOSE = {
     ("LazyConv*", "bool"): "as Conv",
     ("MultiheadAttention", "complex64"): "blames the masks",
     ("Transformer*", "complex64"): "as MultiheadAttention",
+    ("TransformerDecoderLayer", "no dimensions"): "transposes the memory before it counts",
+    ("TransformerDecoderLayer", "one dimension"): "as above",
     ("LinearCrossEntropyLoss", "*"): "slices the batch before it compares sizes",
 }
 
