@@ -69,6 +69,26 @@ def test_what_ends_a_worker_is_compiled_without_optimisations(workers: KernelWor
     assert answered(workers, "one")[1] == "None"
 
 
+def test_code_without_optimisations_is_told_once(
+    workers: KernelWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = workers.compile(("ends unless plain",))
+    assert answer is not None
+    assert answer[0] is not None
+    why = "its compiler ended with code 1: an assertion failed"
+    assert answer[1] == why
+    monkeypatch.setattr(made.WORKERS, "compile", lambda work: (b"code", why))
+    monkeypatch.setattr(made.store, "get", lambda key: None)
+    monkeypatch.setattr(made.store, "put", lambda key, code: None)
+    monkeypatch.setattr(made, "unpack", lambda code: code)
+    monkeypatch.setattr(made, "UNOPTIMISED", set())
+    monkeypatch.setattr(made, "cubin_key", lambda written, capability: "key")
+    written = Written("", (1, 1), 4, "exp, mul")
+    with pytest.warns(UserWarning, match="kernel of exp, mul was compiled without.*an assertion"):
+        assert made.compiled(written, 90) == b"code"
+    made.compiled(written, 90)  # no second warning, which would be an error
+
+
 def test_what_ends_every_worker_is_told(workers: KernelWorkers) -> None:
     answer = workers.compile(("ends",))
     assert answer == (None, "its compiler ended with code 1: an assertion failed")

@@ -18,12 +18,15 @@ from typing import Any
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import NAME, Written
 from adjoint.engine.backends.triton.runtime.kernel_workers import WORKERS
-from adjoint.engine.core.errors import DeviceError
+from adjoint.engine.core.errors import DeviceError, warn_user
 from adjoint.engine.core.identity.keys import key_of
 
 # float32 stays what eager execution computes: unless a kernel allows them, no fused multiply-adds
 # and no flushed subnormals (an exponential that keeps them takes four instructions, not one).
 FUSION, FLUSH = "enable_fp_fusion", "enable_reflect_ftz"
+
+
+UNOPTIMISED: set[str] = set()  # what kernels were made of whose users have been told
 
 
 class KernelError(RuntimeError):
@@ -104,6 +107,12 @@ def compiled(written: Written, capability: int) -> CompiledKernel:
             f"compile: Triton does not compile the kernel of {written.origin} ({wrong})"
         )
     store.put(key, code)
+    if wrong and written.origin not in UNOPTIMISED:
+        UNOPTIMISED.add(written.origin)
+        warn_user(
+            f"compile: the kernel of {written.origin} was compiled without LLVM's optimisations, "
+            f"and may be slow: {wrong}"
+        )
     return unpack(code)
 
 

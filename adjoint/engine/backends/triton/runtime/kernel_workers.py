@@ -5,9 +5,10 @@ Note [kernel workers]
     where LLVM does not expect what it meets, it ends the process. So processes of their own do it:
     Python anew, which is told the folders that modules come from, and then, over its standard
     input, one kernel after the other. If one ends in the middle of a kernel, or does not answer for
-    ten minutes, another has it, which leaves LLVM's optimisations out (ptxas has its own); if that
-    fails too, the kernel cannot be compiled. Where none can be begun, or what begins cannot load
-    what it needs (so that it never says that it is ready), the caller compiles.
+    ten minutes, another has it, which leaves LLVM's optimisations out (ptxas has its own), and the
+    caller is told why, so that it can warn; if that fails too, the kernel cannot be compiled.
+    Where none can be begun, or what begins cannot load what it needs (so that it never says that it
+    is ready), the caller compiles.
 
     One is kept for the next kernel; many kernels are compiled by as many as there are processors.
     What is shared between threads is a list, of which Python itself takes care, and the semaphore,
@@ -49,7 +50,8 @@ BEGIN = (
 )
 
 Work = tuple[Any, ...]  # what a kernel is compiled from
-Answer = tuple[bytes | None, str]  # its code, or what is wrong
+# Its code, or what is wrong; both where what is wrong made it code without optimisations.
+Answer = tuple[bytes | None, str]
 
 
 class WorkerEnded(RuntimeError):
@@ -188,9 +190,9 @@ class KernelWorkers:
                 worker.end()
                 self.can_begin = False
                 return None
-            except WorkerEnded:
+            except WorkerEnded as error:
                 worker.end()
-                return compile_plainly(work)
+                return compile_plainly(work, str(error))
             except BaseException:  # an interrupt: its answer would be taken for the next one's
                 worker.end()
                 raise
@@ -237,13 +239,14 @@ def begun(plain: bool = False) -> KernelWorker | None:
         return None
 
 
-def compile_plainly(work: Work) -> Answer | None:
-    """What ended one worker, by another without optimisations."""
+def compile_plainly(work: Work, why: str) -> Answer | None:
+    """What ended one worker, by another without optimisations; says why."""
     worker = begun(plain=True)
     if worker is None:
         return None
     try:
-        return worker.compile(work)
+        code, wrong = worker.compile(work)
+        return code, wrong if code is None else why
     except (WorkerEnded, WorkerNeverReady) as error:
         return None, str(error)
     finally:
