@@ -72,16 +72,6 @@ def quantized(ints: Tensor, steps: Any) -> Any:
     return library.QuantizedTensor(ints, scale, zero, axis)
 
 
-def rebuild_qtensor(
-    storage: Any, storage_offset: Any, size: Any, stride: Any, quantizer_params: Any,
-    requires_grad: Any, backward_hooks: Any,
-) -> Any:  # fmt: skip
-    """A quantised tensor on a storage."""
-    from adjoint.io.rebuilding import rebuild_tensor
-
-    return quantized(rebuild_tensor(storage, storage_offset, size, stride), quantizer_params)
-
-
 # -- nested tensors -------------------------------------------------------------------------------
 
 

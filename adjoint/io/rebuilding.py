@@ -17,7 +17,7 @@ from adjoint.engine.tensor.meta import META, blank
 from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.io.locations import assembled, restored_device
 from adjoint.io.names import parameter_class
-from adjoint.io.other_tensors import rebuild_nested_tensor, rebuild_qtensor
+from adjoint.io.other_tensors import quantized, rebuild_nested_tensor
 from adjoint.io.storages import Stored, as_marked
 
 
@@ -114,6 +114,14 @@ def rebuild_sparse_tensor(layout: Layout, data: Any) -> Tensor:
     coalesced = coo and len(data) > 3 and data[3] is True
     out: Tensor = assembled(layout, tensors, tuple(size), coalesced)
     return out
+
+
+def rebuild_qtensor(
+    storage: Any, storage_offset: Any, size: Any, stride: Any, quantizer_params: Any,
+    requires_grad: Any, backward_hooks: Any,
+) -> Any:  # fmt: skip
+    """A quantised tensor on a storage."""
+    return quantized(rebuild_tensor(storage, storage_offset, size, stride), quantizer_params)
 
 
 def rebuild_wrapper_subclass(

@@ -23,7 +23,7 @@ from adjoint.distributed.sharded.parameter import gathered_shape, shard_paramete
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
 from adjoint.distributed.tensor.layout import MeshLayout, padded
 from adjoint.engine.autodiff.tape.checkpoint import SURROUNDINGS
-from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
+from adjoint.engine.autodiff.tape.early import EARLY_LEAVES
 from adjoint.engine.autodiff.tape.saved import saved_tensors_hooks
 from adjoint.engine.backends.array.gpu.cuda import is_available
 from adjoint.engine.backends.array.table import lowers

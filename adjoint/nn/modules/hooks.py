@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from adjoint.engine.autodiff.levels.function import Function
-from adjoint.engine.autodiff.tape.engine import NODES_AFTER_LEAVES
+from adjoint.engine.autodiff.tape.early import NODES_AFTER_LEAVES
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import TrackedDict

@@ -10,7 +10,6 @@ Note [backward under autocast]
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
@@ -18,6 +17,7 @@ from operator import attrgetter
 from typing import Any
 
 from adjoint.engine.autodiff.tape.accumulate import accumulate_grad, add, add_owned, claim
+from adjoint.engine.autodiff.tape.early import EARLY_LEAVES, NODES_AFTER_LEAVES
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
 from adjoint.engine.autodiff.tape.pieces import Pieces, piece_of
 from adjoint.engine.core.operations.record import is_tensor
@@ -74,13 +74,6 @@ def queue_callback(call: Callable[[], None]) -> None:
 def running_for_targets() -> bool:
     """Whether the current backward is for chosen tensors only."""
     return _ACTIVE.depth > 0
-
-
-# Leaves, by id, whose gradient is to arrive when it is whole rather than when all are: hooks see it
-# then, and what they do with it (a step, sending it to other processes) goes on beside the rest.
-EARLY_LEAVES: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-# Nodes whose hooks are to find the gradients of leaves where all that leads there has run.
-NODES_AFTER_LEAVES: weakref.WeakSet[BackwardNode] = weakref.WeakSet()
 
 
 def edges_to_early_leaves(roots: Sequence[tuple[Edge, Any]]) -> dict[int, int]:

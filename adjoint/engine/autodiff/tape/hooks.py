@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.autodiff.tape.accumulate import owned
-from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
+from adjoint.engine.autodiff.tape.early import EARLY_LEAVES
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.public import PROPERTIES, method, prop
 from adjoint.engine.core.operations.record import HOOKS
