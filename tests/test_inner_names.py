@@ -41,6 +41,11 @@ IMPORTED = {
     "multiprocessing.pool": "Pool",
     "quantization.fuse_modules": "fuse_modules",
     "testing._comparison": "assert_close",
+    "vision.models._api": "register_model Weights get_model get_weight list_models",
+    "vision.ops._utils": "_upcast",
+    "vision.transforms._functional_pil": "get_dimensions adjust_hue rotate",
+    "vision.transforms._presets": "ImageClassification ObjectDetection",
+    "vision.transforms.transforms": "_setup_size RandomResizedCrop",
 }
 
 

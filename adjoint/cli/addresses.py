@@ -81,6 +81,7 @@ TABLE: dict[str, str] = {
     "vision.models._api": "vision.models",
     "vision.models.mobilenet": "vision.models",
     "vision.models.utils": "hub",
+    "vision.ops._utils": "vision.ops.boxes",
     "vision.ops.ciou_loss": "vision.ops",
     "vision.ops.deform_conv": "vision.ops",
     "vision.ops.diou_loss": "vision.ops",
@@ -93,6 +94,8 @@ TABLE: dict[str, str] = {
     "vision.ops.roi_align": "vision.ops",
     "vision.ops.roi_pool": "vision.ops",
     "vision.transforms._functional_tensor": "vision.transforms.functional",
+    "vision.transforms._functional_pil": "vision.transforms.functional",
+    "vision.transforms._presets": "vision.transforms.presets",
     "vision.transforms.autoaugment": "vision.transforms",
     "vision.transforms.transforms": "vision.transforms",
 }

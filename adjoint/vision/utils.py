@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,15 @@ from adjoint.vision.drawing import draw_bounding_boxes as draw_bounding_boxes
 from adjoint.vision.drawing import draw_segmentation_masks as draw_segmentation_masks
 from adjoint.vision.flows import flow_to_image as flow_to_image
 from adjoint.vision.pictures import pillow
+
+
+def _log_api_usage_once(obj: Any) -> None:
+    """Nothing: torchvision counts uses of its API here. Copies of its networks call it."""
+
+
+def _make_ntuple(x: Any, n: int) -> tuple[Any, ...]:
+    """A value n times, or the values of a sequence."""
+    return tuple(x) if isinstance(x, Iterable) else (x,) * n
 
 
 def _as_batch(tensor: Any) -> Tensor:

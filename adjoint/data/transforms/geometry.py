@@ -16,7 +16,8 @@ from adjoint.engine.ops.image.interpolate import interpolate
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
 
-def _pair(size: int | Sequence[int]) -> tuple[int, int]:
+def pair(size: int | Sequence[int]) -> tuple[int, int]:
+    """Height and width: one number is both."""
     if isinstance(size, int):
         return size, size
     if len(size) == 1:
@@ -169,7 +170,7 @@ class CenterCrop(ImageTransform):
     """
 
     def __init__(self, size: int | Sequence[int]) -> None:
-        self.size = _pair(size)
+        self.size = pair(size)
 
     def change(self, image: Tensor) -> Tensor:
         picture, (height, width) = image, self.size
@@ -201,7 +202,7 @@ class RandomCrop(ImageTransform):
         fill: float = 0,
         padding_mode: str = "constant",
     ) -> None:
-        self.size = _pair(size)
+        self.size = pair(size)
         self.padding = padding
         self.pad_if_needed = pad_if_needed
         self.fill = fill
@@ -249,7 +250,7 @@ class RandomResizedCrop(ImageTransform):
         interpolation: str = "bilinear",
         antialias: bool = True,
     ) -> None:
-        self.size = _pair(size)
+        self.size = pair(size)
         self.scale = scale
         self.ratio = ratio
         self.interpolation = interpolation

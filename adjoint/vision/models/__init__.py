@@ -104,10 +104,10 @@ def list_models(
     exclude: str | list[str] | None = None,
 ) -> list[str]:  # fmt: skip
     """The names of the networks there are: of a module, that match one of some patterns."""
-    names = set(_NETWORKS)
+    names = {*_NETWORKS, *_BUILDERS}
     if module is not None:
         within = module.__name__.partition("models")[2].lstrip(".")
-        names = {name for name in names if _home(_NETWORKS[name]) == within}
+        names = {name for name, home in _NETWORKS.items() if _home(home) == within}
     for patterns, keep in ((include, True), (exclude, False)):
         if patterns:
             given = [patterns] if isinstance(patterns, str) else patterns
@@ -123,10 +123,26 @@ def _home(module: str) -> str:
 def get_model_builder(name: str) -> Callable[..., Any]:
     """The function that builds a network of that name."""
     key = name.lower()
-    if key not in _NETWORKS:
+    if key in _NETWORKS:
+        _import(_NETWORKS[key])
+    if key not in _BUILDERS:
         raise ValueError(f"Unknown model {name}")
-    _import(_NETWORKS[key])
     return _BUILDERS[key]
+
+
+def register_model(
+    name: str | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Have `get_model` find a function that builds a network, by its own name unless given one."""
+
+    def enter(build: Callable[..., Any]) -> Callable[..., Any]:
+        key = build.__name__ if name is None else name
+        if key in _NETWORKS or key in _BUILDERS:
+            raise ValueError(f"An entry is already registered under the name '{key}'.")
+        _BUILDERS[key] = build
+        return build
+
+    return enter
 
 
 def get_model(name: str, **config: Any) -> Any:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from adjoint.engine.backends.array.interop import from_numpy
-from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.dtype import float32, float64, int32, int64
 from adjoint.engine.ops.elementwise.bounds import maximum, minimum
 from adjoint.engine.ops.elementwise.trigonometric import atan
 from adjoint.engine.ops.shape.join import stack
@@ -16,8 +16,21 @@ from adjoint.vision.ops import turned
 from adjoint.vision.ops.recorded import by_records, nms_record
 
 
+def _upcast(t: Tensor) -> Tensor:
+    """Halves and short integers in types in which areas do not overflow."""
+    if t.dtype.is_floating_point:
+        return t if t.dtype in (float32, float64) else t.float()
+    return t if t.dtype in (int32, int64) else t.int()
+
+
+def _box_inter_union(boxes1: Tensor, boxes2: Tensor) -> tuple[Tensor, Tensor]:
+    """Areas of the intersections and unions of all pairs."""
+    return _overlap(boxes1[:, None], boxes2)
+
+
 def box_area(boxes: Tensor) -> Tensor:
     """Areas of boxes (N, 4) given as (x1, y1, x2, y2)."""
+    boxes = _upcast(boxes)
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
@@ -29,11 +42,8 @@ def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
         >>> box_iou(ad.tensor([[0.0, 0, 2, 2]]), ad.tensor([[1.0, 0, 3, 2]]))
         tensor([[0.3333]])
     """
-    left_top = maximum(boxes1[:, None, :2], boxes2[:, :2])
-    right_bottom = minimum(boxes1[:, None, 2:], boxes2[:, 2:])
-    sides = (right_bottom - left_top).clamp(min=0)
-    common = sides[..., 0] * sides[..., 1]
-    return common / (box_area(boxes1)[:, None] + box_area(boxes2) - common)
+    common, union = _box_inter_union(boxes1, boxes2)
+    return common / union
 
 
 def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
@@ -127,16 +137,16 @@ def _sides(boxes: Tensor) -> tuple[Tensor, Tensor]:
 def _overlap(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
     """Intersection and union of boxes that broadcast."""
     low, high = maximum(one[..., :2], two[..., :2]), minimum(one[..., 2:], two[..., 2:])
-    inside = (high - low).clamp(min=0)
+    inside = _upcast(high - low).clamp(min=0)
     common = inside[..., 0] * inside[..., 1]
-    (w1, h1), (w2, h2) = _sides(one), _sides(two)
+    (w1, h1), (w2, h2) = _sides(_upcast(one)), _sides(_upcast(two))
     return common, w1 * h1 + w2 * h2 - common
 
 
 def _around(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
     """Width and height of the box around both."""
     low, high = minimum(one[..., :2], two[..., :2]), maximum(one[..., 2:], two[..., 2:])
-    w, h = (high - low).clamp(min=0).unbind(-1)
+    w, h = _upcast(high - low).clamp(min=0).unbind(-1)
     return w, h
 
 

@@ -4,6 +4,7 @@ Those that torchvision makes modules are modules here too: `nn.Sequential(Resize
 """
 
 import importlib
+import numbers
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,15 @@ if TYPE_CHECKING:
     from adjoint.vision.transforms.more import TenCrop as TenCrop
 else:
     globals().update(LAYERS)
+
+
+def _setup_size(size: Any, error_msg: str) -> Any:
+    """Height and width, where one number is both; other lengths are refused in the given words."""
+    if isinstance(size, numbers.Real):
+        return int(size), int(size)
+    if len(size) not in (1, 2):
+        raise ValueError(error_msg)
+    return (size[0], size[0]) if len(size) == 1 else size
 
 
 def __getattr__(name: str) -> Any:

@@ -17,13 +17,13 @@ from adjoint.data.transforms import (
 )
 from adjoint.data.transforms.basic import convert_image_dtype as convert_image_dtype
 from adjoint.data.transforms.basic import like, to_channels_first
-from adjoint.data.transforms.pillow import grey_picture, is_picture, picture
+from adjoint.data.transforms.pillow import FILTERS, grey_picture, is_picture, picture
 from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.ops.image.pad_modes import pad as pad_tensor
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.transforms.kinds import InterpolationMode as InterpolationMode
-from adjoint.vision.transforms.kinds import by_kind, image_ops, picture_fill
+from adjoint.vision.transforms.kinds import by_kind, image_ops, mode_name, picture_fill
 from adjoint.vision.transforms.tones import adjust_brightness as adjust_brightness
 from adjoint.vision.transforms.tones import adjust_contrast as adjust_contrast
 from adjoint.vision.transforms.tones import adjust_gamma as adjust_gamma
@@ -37,9 +37,27 @@ from adjoint.vision.transforms.tones import invert as invert
 from adjoint.vision.transforms.tones import posterize as posterize
 from adjoint.vision.transforms.tones import solarize as solarize
 from adjoint.vision.transforms.warp import affine as affine
-from adjoint.vision.transforms.warp import elastic
+from adjoint.vision.transforms.warp import elastic, inverse_matrix, perspective_coefficients
 from adjoint.vision.transforms.warp import perspective as perspective
 from adjoint.vision.transforms.warp import rotate as rotate
+
+# torchvision's inner names, which transforms written after its own import.
+_is_pil_image = is_picture
+_get_inverse_affine_matrix = inverse_matrix
+_get_perspective_coeffs = perspective_coefficients
+pil_modes_mapping = {mode: FILTERS[mode.value] for mode in InterpolationMode}
+
+
+def _is_numpy(img: Any) -> bool:
+    return isinstance(img, np.ndarray)
+
+
+def _is_numpy_image(img: Any) -> bool:
+    return img.ndim in (2, 3)
+
+
+def _interpolation_modes_from_int(i: int) -> InterpolationMode:
+    return InterpolationMode(mode_name(i))
 
 
 def to_tensor(pic: Any) -> Tensor:
