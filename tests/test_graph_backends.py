@@ -10,7 +10,8 @@ import pytest
 
 import adjoint as ad
 from adjoint import fx, nn
-from adjoint._dynamo import register_backend
+from adjoint._dynamo import lookup_backend, register_backend, testing
+from adjoint._inductor.compile_fx import compile_fx
 from adjoint.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from adjoint.fx.passes.operator_support import OperatorSupport, chain, create_op_support
 
@@ -186,3 +187,45 @@ def test_traced_modules_are_saved_and_scripted_ones_refused() -> None:
 def test_drafts() -> None:
     model, x = net(), ad.randn(2, 4)
     assert ad.allclose(ad.export.draft_export(model, (x,)).module()(x), model(x))
+
+
+@pytest.mark.parametrize("name", ["inductor", "eager", "compile_fx"])
+def test_a_backend_hands_its_graphs_on(name: str) -> None:
+    """A graph that was looked at is compiled by name; results and gradients are the module's."""
+    looked: list[int] = []
+
+    def backend(module: fx.GraphModule, example_inputs: list[Any]) -> Any:
+        looked.append(len(list(module.graph.nodes)))
+        inner = compile_fx if name == "compile_fx" else lookup_backend(name)
+        return inner(module, example_inputs)
+
+    model, other, x = net(), net(), ad.randn(5, 4)
+    compiled: Any = ad.compile(model, backend=backend)
+    for _ in range(2):
+        compiled(x).square().sum().backward()
+        other(x).square().sum().backward()
+    assert len(looked) == 2  # forward and backward, once each
+    for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        ad.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_backends_are_looked_up_by_name() -> None:
+    def tests_own(module: fx.GraphModule, example_inputs: list[Any]) -> Any:
+        return module.forward
+
+    register_backend(tests_own)
+    assert lookup_backend("tests_own") is lookup_backend(tests_own) is tests_own
+    with pytest.raises(RuntimeError, match="no backend 'nobodys'"):
+        lookup_backend("nobodys")
+
+
+def test_graphs_are_counted() -> None:
+    counter, kept = testing.CompileCounter(), testing.EagerAndRecordGraphs()
+    for backend in (counter, kept):
+        f: Any = ad.compile(lambda x: x.sin() + x.cos(), backend=backend)
+        for _ in range(2):
+            ad.testing.assert_close(f(ad.ones(3)), ad.ones(3).sin() + ad.ones(3).cos())
+    assert (counter.frame_count, counter.op_count, len(counter.graphs)) == (1, 3, 1)
+    assert len(kept.graphs) == 1
+    counter.clear()
+    assert (counter.frame_count, counter.op_count, counter.graphs) == (0, 0, [])

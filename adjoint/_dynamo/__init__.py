@@ -14,6 +14,7 @@ from adjoint.engine.capture.capture import reset as reset
 from adjoint.engine.capture.dynamic.marks import mark_dynamic as mark_dynamic
 from adjoint.engine.capture.dynamic.marks import mark_static as mark_static
 from adjoint.engine.capture.dynamic.marks import maybe_mark_dynamic as maybe_mark_dynamic
+from adjoint.engine.compiler.api import compile as _compile
 from adjoint.engine.compiler.executors import factory_for as _factory_for
 from adjoint.engine.compiler.executors import list_backends as list_backends
 from adjoint.engine.compiler.executors import register_backend as _register
@@ -29,6 +30,7 @@ from adjoint.engine.compiler.stance import set_stance as set_stance
 
 reset_code_caches = reset
 skip_frame = disallow_in_graph = disable
+_GIVEN: dict[_Any, _Callable[..., _Any]] = {}  # backends of graphs that programs named
 
 
 def register_backend(
@@ -38,8 +40,24 @@ def register_backend(
     if compiler_fn is None:
         return _partial(register_backend, name=name, tags=tags)
     backend = compiler_fn
+    _GIVEN[name or backend.__name__] = backend
     _register(name or backend.__name__, lambda mode, options: _factory_for(backend, mode, options))
     return backend
+
+
+def lookup_backend(compiler_fn: _Any) -> _Any:
+    """What compiles a graph module for example inputs, by the name that `compile` knows it by.
+
+    A backend of one's own that looks at a graph hands it on to this.
+    """
+    if not isinstance(compiler_fn, str) or compiler_fn in _GIVEN:
+        return _GIVEN.get(compiler_fn, compiler_fn)
+    _factory_for(compiler_fn, "default", {})  # an unknown name is refused here
+
+    def compile_graph(gm: _Any, example_inputs: _Any = None, **_: _Any) -> _Any:
+        return _compile(gm, backend=compiler_fn)
+
+    return compile_graph
 
 
 def optimize_assert(

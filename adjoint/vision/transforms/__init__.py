@@ -4,7 +4,6 @@ Those that torchvision makes modules are modules here too: `nn.Sequential(Resize
 """
 
 import importlib
-import numbers
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +58,7 @@ else:
 
 def _setup_size(size: Any, error_msg: str) -> Any:
     """Height and width, where one number is both; other lengths are refused in the given words."""
-    if isinstance(size, numbers.Real):
+    if isinstance(size, (int, float)):
         return int(size), int(size)
     if len(size) not in (1, 2):
         raise ValueError(error_msg)
