@@ -75,6 +75,18 @@ def test_blocks_alive_together_do_not_overlap() -> None:
                 assert start + size <= other or other + room <= start
 
 
+def test_blocks_alive_together_are_all_found() -> None:
+    rng = np.random.default_rng(0)
+    for count in (0, 1, 2, 7, 60):
+        spans = [sorted(span) for span in rng.integers(0, 30, (count, 2)).tolist()]
+        found = [packing.ArenaBlock(1, first, last, []) for first, last in spans]
+        both = [[a <= d and c <= b for c, d in spans] for a, b in spans]
+        wanted = [{j for j, met in enumerate(row) if met and j != k} for k, row in enumerate(both)]
+        others = packing.together(found)
+        assert [set(row) for row in others] == wanted
+        assert [len(row) for row in others] == [len(row) for row in wanted]  # none twice
+
+
 def test_explain_shows_the_peak() -> None:
     compiled = ad.compile(products)
     compiled(ad.randn(64, 64), ad.randn(64, 64))

@@ -59,11 +59,21 @@ def rounded(nbytes: int) -> int:
 
 
 def together(blocks: list[ArenaBlock]) -> list[list[int]]:
-    """For each block those that are alive at the same time."""
-    return [
-        [j for j, b in enumerate(blocks) if b is not a and b.first <= a.last and a.first <= b.last]
-        for a in blocks
-    ]
+    """For each block those that are alive at the same time.
+
+    Blocks are met in the order in which they begin: those still alive are the ones to note, so
+    that a long program, most of whose blocks are never alive together, takes no longer for that.
+    """
+    others: list[list[int]] = [[] for _ in blocks]
+    living: list[int] = []
+    for k in sorted(range(len(blocks)), key=lambda k: blocks[k].first):
+        start = blocks[k].first
+        living = [j for j in living if blocks[j].last >= start]
+        for j in living:
+            others[j].append(k)
+        others[k] = living.copy()
+        living.append(k)
+    return others
 
 
 def pack(
