@@ -9,8 +9,13 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.engine.backends.llvm.ir.machine import CodeMachine, this_machine, writing_for
+from adjoint.engine.backends.llvm.loops.pieces import lanes_of
 from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.compiler.loops.schedule import is_costly
+from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.nn import functional as F
 
 
@@ -199,3 +204,44 @@ def test_permuted_parts_are_made_side_by_side(dims: Any, shape: tuple[int, ...])
         want = joined(np, x, y, w, axis)
         for a, b in zip(got, want, strict=True):
             np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-5)
+
+
+def crowded(x: Any, y: Any) -> Any:
+    """One kernel in which two dozen values are needed at once."""
+    first = x.abs()
+    made = [(first * (k + 1)).sqrt() for k in range(24)]
+    return tuple(a * b + y for a, b in zip(made, made[::-1], strict=True))
+
+
+def chain(x: Any, y: Any) -> Any:
+    """As many operations, each on the result of the one before it."""
+    for _ in range(24):
+        x = (x * 1.1).sqrt() - y
+    return x
+
+
+@pytest.mark.parametrize(
+    ("registers", "bits", "lanes"), [(32, 128, 4), (16, 256, 8), (32, 512, 16), (1024, 128, 16)]
+)
+def test_crowded_kernels_take_fewer_lanes(registers: int, bits: int, lanes: int) -> None:
+    x = ad.linspace(-1, 1, 101)
+    machine = CodeMachine(this_machine().features, bits, registers, by_lane=False)
+    for fn, wanted in ((crowded, lanes), (chain, 16)):
+        compiled = ad.compile(fn)
+        compiled(x, x)
+        with writing_for(machine):
+            plan = plan_for(compiled.latest.executable.task, LLVM, Options())
+            assert [lanes_of(step.form) for step in plan.steps] == [wanted]
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64], ids=str)
+def test_crowded_kernels_are_right_at_every_length(dtype: Any) -> None:
+    compiled = ad.compile(crowded, dynamic=False)
+    for size in (3, 5, 67):
+        x, y = ad.linspace(-1, 1, size, dtype=dtype), ad.linspace(2, 3, size, dtype=dtype)
+        first = np.abs(x.numpy())
+        made = [np.sqrt(first * (k + 1)) for k in range(24)]
+        wanted = [a * b + y.numpy() for a, b in zip(made, made[::-1], strict=True)]
+        tolerance = 1e-5 if dtype is ad.float32 else 1e-13
+        got = [t.numpy() for t in compiled(x, y)]
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance)

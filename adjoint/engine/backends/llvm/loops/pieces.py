@@ -10,10 +10,21 @@ Note [kernel words]
         | host numbers
     Work is dealt out in pieces; worker w of n does the pieces from total * w // n to
     total * (w + 1) // n, so which worker does a piece never changes what it computes.
+
+Note [crowded kernels]
+    Several registers' worth of elements at a time hide how long an operation takes: of a chain of
+    operations, each waits for the one before it. Where many values are needed at once there is
+    other work to do meanwhile, and registers are what is short: values go to memory and back, and
+    LLVM takes a time that grows faster than the code. Such kernels (a recurrence written as a loop
+    in Python, some steps of which are one kernel) take fewer elements at a time. They reduce
+    nothing, so that their results are the same.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
+from adjoint.engine.backends.llvm.ir.machine import machine
 from adjoint.engine.backends.llvm.ir.piece_walks import PIECES
 from adjoint.engine.backends.llvm.loops.column_sums import sums_columns
 from adjoint.engine.compiler.loops.ir import INDEX, LOAD, Form, Op
@@ -57,7 +68,47 @@ def lanes_of(form: Form) -> int:
     if form.inner and not form.rows and len(form.ops) <= 4 and not sums_columns(form):
         return 16 if any(op.dtype in wide for op in form.ops) else 32
     ops = [op for op in form.ops if not _in_one_lane(form, op, last)]
-    return 8 if any(op.dtype in wide or op.compute in wide for op in ops) else 16
+    lanes = 8 if any(op.dtype in wide or op.compute in wide for op in ops) else 16
+    if not form.inner and len(ops) > machine().registers // 2:
+        lanes = _lanes_of_crowd(_alive_at_once(form), lanes, 512 // lanes)
+    return lanes
+
+
+def _lanes_of_crowd(values: int, lanes: int, bits: int) -> int:
+    """So few lanes of so many bits that all values needed at once have room in registers.
+
+    Note [crowded kernels]; at the least a value fills one register.
+    """
+    one = machine().bits
+    while lanes * bits > one and values * lanes * bits > one * machine().registers:
+        lanes //= 2
+    return max(lanes, FEW_LANES)
+
+
+def _alive_at_once(form: Form) -> int:
+    """How many values are needed at once, at most, in the order in which they are written.
+
+    All values are computed before the first is stored.
+    """
+    order: dict[int, None] = {}
+    for value, _ in form.stores:
+        pending = [(value, False)]
+        while pending:
+            k, complete = pending.pop()
+            if complete:
+                order[k] = None
+            elif k not in order:
+                pending.append((k, True))
+                operands = [x for tag, x in form.ops[k].args if tag == "v"]
+                pending += [(x, False) for x in reversed(operands)]
+    last = {x: at for at, k in enumerate(order) for tag, x in form.ops[k].args if tag == "v"}
+    last |= {value: len(order) for value, _ in form.stores}
+    ending = Counter(last.values())
+    most = alive = 0
+    for at in range(len(order)):
+        most = max(most, alive := alive + 1)
+        alive -= ending[at]
+    return most
 
 
 def _in_one_lane(form: Form, op: Op, last: int) -> bool:
