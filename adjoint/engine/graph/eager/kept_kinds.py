@@ -21,6 +21,7 @@ import marshal
 from collections.abc import Sequence
 from typing import Any
 
+from numpy import __version__ as numpy_version
 from numpy import ndarray
 
 from adjoint.engine.autodiff.tape.tape_plan import TapePlan
@@ -63,6 +64,7 @@ def name_of(key: Any, tensors: Sequence[Tensor], numbers: Sequence[float]) -> by
             tuple(map(names.index, names)),
             tuple([type(x).__name__ for x in numbers]),
             get_default_dtype().name,
+            numpy_version,  # how results lie is tried with it where that is in doubt
             tuple([told_value(x) for x in switches.computed_with]),
         )
         # The second of marshal's formats writes equal values alike, whoever else holds them.
