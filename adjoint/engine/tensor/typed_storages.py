@@ -81,7 +81,7 @@ class LegacyStorage(metaclass=LegacyStorageMeta):
                 f"buffer has only {(len(held) - offset) // size} elements after offset {offset}, "
                 f"but specified a size of {number}"
             )
-        data = wrap(HOOKS.array.new_bytes(list(held[offset : offset + number * size])))
+        data = wrap(HOOKS.array.new_bytes(memoryview(held)[offset : offset + number * size]))
         if byte_order not in (None, "native", sys.byteorder):
             part = size // 2 if cls.dtype.is_complex else size
             data = data.reshape(-1, part).flip(1).reshape(-1)
