@@ -16,6 +16,7 @@ from adjoint.engine.backends.registers.operations import combine
 from adjoint.engine.backends.registers.vector import V, mad, select
 
 LANES = 8
+TOGETHER = 4  # vectors of weighted sums
 PUT = "put"
 
 # -- elements put or added at indices -----------------------------------------------------------
@@ -128,21 +129,22 @@ def resample_text(name: str, kind: str, across: bool) -> Text:
     pairs = w.at(rows, "i64", size + 1)
     low, high = w.share(word.pieces)
 
-    def total(at: V, step: V, first: V, last: V, lanes: int) -> V:
-        """The sum of terms; lanes are one element, or one line, apart."""
+    def totals(at: V, step: V, first: V, last: V, lanes: int, vectors: int = 1) -> list[V]:
+        """Sums of terms; lanes are one element, or one line, apart, and vectors one another."""
 
-        def term(t: V, sum_: V) -> list[V]:
+        def term(t: V, *sums: V) -> list[V]:
             place = at + w.load(pairs, "i64", t * 2) * step
-            weight = w.load(pairs, "f64", t * 2 + 1).convert(kind)
+            weight = w.code.splat(w.load(pairs, "f64", t * 2 + 1).convert(kind), lanes)
             if across and lanes > 1:
-                x = w.gather(source, kind, [place + word.source_size * k for k in range(lanes)])
+                lines = [place + word.source_size * k for k in range(lanes)]
+                loaded = [w.gather(source, kind, lines)]
             else:
-                x = w.load(source, kind, place, lanes)
-            return [mad(x, w.code.splat(weight, lanes), sum_)]
+                loaded = [w.load(source, kind, place + v * lanes, lanes) for v in range(vectors)]
+            return [mad(x, weight, sum_) for x, sum_ in zip(loaded, sums, strict=True)]
 
         # From -0.0 on a sum of -0.0 is that too; a sum of nothing is 0.0.
         start = select(first.eq(last), w.code.const(0, kind), w.code.const(-0.0, kind))
-        return w.loop(first, last, term, [w.code.splat(start, lanes)])[0]
+        return w.loop(first, last, term, [w.code.splat(start, lanes)] * vectors)
 
     def bounds(o: V) -> tuple[V, V]:
         return w.load(rows, "i64", o), w.load(rows, "i64", o + 1)
@@ -151,12 +153,18 @@ def resample_text(name: str, kind: str, across: bool) -> Text:
         line, o = w.split(p, size)
         first, last = bounds(o)
         of, to = line * word.source_size * inner, p * inner
+
+        def some(i: V, lanes: int, vectors: int = 1) -> None:
+            sums = totals(of + i, inner, first, last, lanes, vectors)
+            for v, x in enumerate(sums):
+                w.store(x, target, to + i + v * lanes)
+
+        # Terms are few: what is done for each of them is done once for several vectors.
+        several = LANES * TOGETHER
+        wide = inner.quotient(w.whole(several)) * several
         whole = inner.quotient(w.whole(LANES)) * LANES
-
-        def some(i: V, lanes: int) -> None:
-            w.store(total(of + i, inner, first, last, lanes), target, to + i)
-
-        w.loop(0, whole, lambda i: some(i, LANES), step=LANES)
+        w.loop(0, wide, lambda i: some(i, LANES, TOGETHER), step=several)
+        w.loop(wide, whole, lambda i: some(i, LANES), step=LANES)
         w.loop(whole, inner, lambda i: some(i, 1))
 
     def lines(p: V) -> None:
@@ -166,7 +174,7 @@ def resample_text(name: str, kind: str, across: bool) -> Text:
         def some(line: V, lanes: int) -> None:
             def element(o: V) -> None:
                 first, last = bounds(o)
-                x = total(line * word.source_size, w.whole(1), first, last, lanes)
+                (x,) = totals(line * word.source_size, w.whole(1), first, last, lanes)
                 for k in range(lanes):
                     lane = w.lane(x, k) if lanes > 1 else x
                     w.store(lane, target, (line + k) * size + o)
