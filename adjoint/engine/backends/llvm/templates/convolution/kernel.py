@@ -26,7 +26,8 @@ from adjoint.engine.backends.registers.vector import V, select, width
 
 PANELS = 3  # of columns in a piece
 AHEAD = 128  # bytes of a row of the input asked for before they are needed
-DEPTH = 256  # of k packed at a time
+# Of k, packed at a time: errors of sums grow with the length of a chain (Note [winograd]).
+DEPTH = 128
 
 
 def piece_columns(kind: str) -> int:
@@ -439,15 +440,16 @@ class ImplicitProductKernel:
         def vector(v: V) -> None:
             j = panel * tile.columns + v * tile.lanes
 
-            def scatter() -> None:
-                """All lanes at once, for sums that nothing is added to."""
+            def scatter(added: bool) -> None:
+                """All lanes at once."""
                 places = [w.load(self.outs, "i64", j + lane) for lane in range(tile.lanes)]
 
                 def row(r: V) -> None:
                     x = w.load(self.result, kind, r * tile.columns + v * tile.lanes, tile.lanes)
                     channel = (m + r) * self.word.channel_target
                     for lane, place in enumerate(places):
-                        w.store(w.lane(x, lane), target, place + channel)
+                        at, total = place + channel, w.lane(x, lane)
+                        w.store(total + w.load(target, kind, at) if added else total, target, at)
 
                 w.loop(0, rows, row)
 
@@ -464,11 +466,11 @@ class ImplicitProductKernel:
                 w.loop(0, rows, row)
 
             def singly() -> None:
-                w.either(
-                    (j + tile.lanes <= count) & ~later,
-                    scatter,
-                    lambda: w.loop(0, w.least(count - j, tile.lanes), lambda lane: write(lane, 1)),
-                )
+                several = j + tile.lanes <= count
+                w.when(several & ~later, lambda: scatter(added=False))
+                w.when(several & later, lambda: scatter(added=True))
+                rest = w.least(count - j, tile.lanes)
+                w.when(~several, lambda: w.loop(0, rest, lambda lane: write(lane, 1)))
 
             w.either(
                 w.load(self.near_outs, "i64", panel * tile.vectors + v).ne(0),
