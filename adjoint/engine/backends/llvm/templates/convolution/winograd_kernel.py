@@ -108,25 +108,64 @@ def filter_points_text(name: str, kind: str) -> Text:
     source, target = w.pointer(word.source), w.pointer(word.target)
     taps = [w.word(FilterPointWords.word_count() + t) for t in range(TAPS * TAPS)]
     apart = word.padded_rows * word.channels  # from a point's matrix to the next
+    blocks, row_blocks = (
+        (n + (SIDE - 1)).quotient(w.whole(SIDE)) for n in (word.channels, word.padded_rows)
+    )
+
+    def first_of(number: V) -> V:
+        """The first channel of a block; the last block may begin within the one before it."""
+        return w.least(number * SIDE, word.channels - SIDE)
+
+    def put(group: V, m: V, c: V, g: list[V]) -> None:
+        """The points of some channels' filters, of which the taps are given."""
+        to = w.at(target, kind, group * apart * POINTS + m * word.channels)
+        points = by_both([g[i : i + TAPS] for i in range(0, len(g), TAPS)], filter_line)
+        for p, point in enumerate(chain(*points)):
+            w.store(point, to, apart * p + c)
 
     def row(number: V) -> None:
         group, m = w.split(number, word.padded_rows)
         base = group * word.group_step + w.least(m, word.rows - 1) * word.row_step
-        to = w.at(target, kind, group * apart * POINTS + m * word.channels)
 
         def some(number: V) -> None:
-            # The last vector may begin within the one before it.
-            c = w.least(number * SIDE, word.channels - SIDE)
+            c = first_of(number)
             here = w.at(source, kind, base + c * word.channel_step)
             steps = [word.channel_step * i for i in range(SIDE)]
-            g = [w.gather(here, kind, [tap + step for step in steps]) for tap in taps]
-            points = by_both([g[i : i + TAPS] for i in range(0, len(g), TAPS)], filter_line)
-            for p, point in enumerate(chain(*points)):
-                w.store(point, to, apart * p + c)
+            put(group, m, c, [w.gather(here, kind, [tap + step for step in steps]) for tap in taps])
 
-        w.loop(0, (word.channels + (SIDE - 1)).quotient(SIDE), some)
+        w.loop(0, blocks, some)
 
-    w.pieces(word.padded_rows * word.groups, row)
+    def rows(number: V) -> None:
+        """Rows that are neighbours: weights of all of them are read together."""
+        group, block = w.split(number, row_blocks)
+        m = block * SIDE
+
+        def together() -> None:
+            base = group * word.group_step + m
+
+            def some(number: V) -> None:
+                c = first_of(number)
+                steps = [(c + i) * word.channel_step for i in range(SIDE)]
+                squares = [
+                    w.transposed([w.load(source, kind, base + step + tap, SIDE) for step in steps])
+                    for tap in taps
+                ]
+                for i in range(SIDE):
+                    put(group, m + i, c, [square[i] for square in squares])
+
+            w.loop(0, blocks, some)
+
+        def singly() -> None:
+            stop = w.least(m + SIDE, word.padded_rows)
+            w.loop(m, stop, lambda n: row(group * word.padded_rows + n))
+
+        w.either(m + SIDE <= word.rows, together, singly)
+
+    w.either(
+        word.row_step.eq(1),
+        lambda: w.pieces(row_blocks * word.groups, rows),
+        lambda: w.pieces(word.padded_rows * word.groups, row),
+    )
     return w.finish(name)
 
 
