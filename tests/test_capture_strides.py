@@ -11,6 +11,7 @@ import pytest
 
 import adjoint as ad
 import adjoint.nn.functional as F
+from adjoint.engine.core.layout import last_strides
 from adjoint.graph import capture
 from tests.conformance.cases import make, rows
 from tests.samples import S
@@ -248,6 +249,13 @@ def test_images_keep_their_channels_innermost(name: str, size: int) -> None:
     np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-3, atol=1e-4)
     given = x.contiguous(memory_format=ad.channels_last)
     assert strides(capture(fn)(given)) == strides(fn(given))
+
+
+@pytest.mark.parametrize("shape", [(3, 10, 2, 1), (50, 24, 9, 1), (9, 70, 1, 8)])
+def test_dimensions_of_one_element_lie_where_formats_say(shape: tuple[int, ...]) -> None:
+    x = ad.randn(*shape).contiguous(memory_format=ad.channels_last)
+    assert x.stride() == last_strides(shape)
+    assert F.conv2d(x, ad.ones(5, shape[1], 1, 1)).stride()[1] == 1
 
 
 def test_group_norms_of_channels_innermost() -> None:

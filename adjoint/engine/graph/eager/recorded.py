@@ -288,11 +288,18 @@ def laid_out(
 
 
 def memory_order(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
-    """In which order dimensions lie in memory without gaps; that of single elements is no matter.
+    """In which order dimensions lie in memory without gaps.
+
+    Dimensions of one element lie where their strides say so, if any order has these.
 
     >>> memory_order((2, 3, 1), (1, 2, 1)), memory_order((1, 3), (1, 1))
     ([1, 0, 2], [0, 1])
+    >>> memory_order((2, 3, 4, 1), (12, 1, 3, 3))
+    [0, 2, 3, 1]
     """
+    falling = sorted(range(len(shape)), key=lambda d: -strides[d])
+    if [*contiguous_strides([shape[d] for d in falling])] == [strides[d] for d in falling]:
+        return falling
     many = [d for d, size in enumerate(shape) if size != 1]
     moved = iter(sorted(many, key=lambda d: -strides[d]))
     order = [d if size == 1 else next(moved) for d, size in enumerate(shape)]
