@@ -282,7 +282,7 @@ def loaded(
     allocate(arena, image)
     with arena.touched():
         try:
-            functions = library.load(dict.fromkeys(image.functions, _gone), modules)
+            functions = library.load(dict.fromkeys(image.functions, gone), modules)
         except KeyError:
             return None
         try:
@@ -291,7 +291,8 @@ def loaded(
             return None
 
 
-def _gone() -> library.Text:
+def gone() -> library.Text:
+    """In the place of what writes a function whose code should be on disk."""
     raise KeyError("the code of a kept program was removed")
 
 
