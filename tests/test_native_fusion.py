@@ -13,6 +13,7 @@ from adjoint.engine.backends.llvm.ir.machine import CodeMachine, this_machine, w
 from adjoint.engine.backends.llvm.loops.pieces import lanes_of
 from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.target import LLVM
+from adjoint.engine.compiler.loops.ir import LOAD
 from adjoint.engine.compiler.loops.schedule import is_costly
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.build import plan_for
@@ -245,3 +246,20 @@ def test_crowded_kernels_are_right_at_every_length(dtype: Any) -> None:
         tolerance = 1e-5 if dtype is ad.float32 else 1e-13
         got = [t.numpy() for t in compiled(x, y)]
         np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("width", [5, 16, 33])
+@pytest.mark.parametrize("reduce", ["mean", "amax"])
+def test_reductions_of_picked_rows_go_along_the_rows(reduce: str, width: int) -> None:
+    """Means of neighbours in a graph, bags of embeddings: what an index picks lies side by side."""
+    rng = np.random.default_rng(0)
+    table, index = rng.standard_normal((50, width), np.float32), rng.integers(0, 50, (40, 8))
+    compiled = ad.compile(lambda x, picks: getattr(x[picks], reduce)(1))
+    got = compiled(ad.tensor(table), ad.tensor(index)).numpy()
+    wanted = getattr(table[index].astype(np.float64), {"mean": "mean", "amax": "max"}[reduce])(1)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6)
+    plan = plan_for(compiled.latest.executable.task, LLVM, Options())
+    (form,) = [step.form for step in plan.steps]
+    assert not form.rows
+    (picked,) = [op.args[0][1] for op in form.ops if op.kind == LOAD and len(op.args) > 1]
+    assert form.refs[picked][1][form.outer - 1] == 1

@@ -175,17 +175,24 @@ def vector_atom(kernel: LoopKernel, refs: list[AffineReference]) -> Any:
     """The dimension along which most references have neighbouring elements.
 
     Those that are the same for whole rows (sums that are written) count less: they are used once
-    where others are for each element. Where none has (the parts of complex numbers lie two apart),
-    it is that along which they are nearest.
+    where others are for each element. Rows that an index picks for each place in a loop nest count
+    as others do. Where none has (the parts of complex numbers lie two apart), it is that along
+    which they are nearest.
     """
     if not kernel.atoms:
         return None
     score = dict.fromkeys(kernel.atoms, 0.0)
     apart = dict.fromkeys(kernel.atoms, 0)
     stores = {id(ref) for _, ref in kernel.stores}
+    picked = {
+        id(kernel.refs[op.args[0][1]])
+        for op in kernel.ops
+        if op.kind == LOAD and len(op.args) > 1 and (op.full or not kernel.reduced)
+    }
     for ref in refs:
-        whole = len(ref.strides) > 1 and (
-            not kernel.reduced or any(a in kernel.reduced for a in ref.strides)
+        whole = id(ref) in picked or (
+            len(ref.strides) > 1
+            and (not kernel.reduced or any(a in kernel.reduced for a in ref.strides))
         )
         for atom, stride in ref.strides.items():
             if stride == 1 and ref.buffer is not None:
