@@ -25,7 +25,7 @@ from adjoint.engine.compiler.lower.substitutes import (
 )
 from adjoint.engine.compiler.memory.places import Place, is_strided, show, virtual
 from adjoint.engine.compiler.target import Setting, Template, knows_all
-from adjoint.engine.core.dtype import DType, float32, int64
+from adjoint.engine.core.dtype import DType, float32, int32, int64
 from adjoint.engine.core.operations.record import REGISTRY, Record
 from adjoint.engine.core.promotion import promote
 from adjoint.engine.core.spec import Spec, broadcast_shapes
@@ -36,6 +36,7 @@ from adjoint.engine.ops.shape.convert import CAST, CLONE
 from adjoint.engine.ops.shape.strided import span
 
 BEYOND = 1 << 62  # more than any position: kernels for all sizes are one
+NARROW = 1 << 30  # more than positions that are computed in 32 bits
 CHAIN = 32  # values that are looked at to find one that was reduced along its rows
 
 
@@ -275,14 +276,16 @@ class Legal:
             signed = self.emit(POINT, REGISTRY["copysign"], x, best)
             nan = self.emit(POINT, REGISTRY["isnan"], signed)
             hit = self.emit(POINT, REGISTRY["logical_or"], hit, nan)
+        # Half as wide where they fit, twice as many are compared at once.
+        narrow = x.spec.device.type == "cpu" and type(shape[dim]) is int and shape[dim] < NARROW
         at = self.emit(
-            POINT, REGISTRY["arange"],
-            start=0, step=1, length=shape[dim], dtype=int64, device=x.spec.device,
+            POINT, REGISTRY["arange"], start=0, step=1, length=shape[dim],
+            dtype=int32 if narrow else int64, device=x.spec.device,
         )  # fmt: skip
         at = self.reshape(at, (shape[dim],) + (1,) * (len(shape) - dim - 1))
-        there = self.emit(POINT, REGISTRY["where"], hit, at, BEYOND)
+        there = self.emit(POINT, REGISTRY["where"], hit, at, NARROW if narrow else BEYOND)
         least = self.reduce(REGISTRY["amin"], there, (dim,), node.params["keepdim"])
-        self.builder.replace(node, (least,))
+        self.builder.replace(node, (self.cast(least, int64) if narrow else least,))
 
     def roll(self, node: Node, x: Value) -> None:
         """Two slices the other way round, along each dimension."""

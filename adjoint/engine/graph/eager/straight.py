@@ -42,6 +42,7 @@ from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.inline import inline
 from adjoint.engine.graph.passes.unmark import unmark
+from adjoint.engine.ops.index.gather import GATHER
 from adjoint.engine.ops.shape.convert import CAST, CLONE
 from adjoint.engine.tensor.tensor import Tensor, wrap, wrap_all
 
@@ -243,7 +244,7 @@ def recorded_in(
         raise Unfit
     if any(is_spread(node) or is_much(node) for node in graph.nodes):
         raise Unfit  # as it is, that is a fragment
-    if of_call and any(map(is_beyond_rows, graph.nodes)):
+    if of_call and (any(map(is_beyond_rows, graph.nodes)) or finds_extremes(graph)):
         raise Unfit  # the same: it has its bits, and is quicker
     gaps = tuple([x is not None for x in leaves])
     places = [given[id(source)] for source in sources]
@@ -285,6 +286,15 @@ def is_beyond_rows(node: Node) -> bool:
         return False
     most = max([prod(x.spec.shape) for x in node.inputs if x.__class__ is Value], default=0)
     return most > ROWS and 0 < node.record.large <= most
+
+
+def finds_extremes(graph: DataflowGraph) -> bool:
+    """Whether it is `max` or `min` along a dimension: of more elements than rows take, the largest
+    and where they are are one fragment as they are (`ops.reduce.extremes.EXTREME`)."""
+    many = any(
+        node.record.position_of and prod(node.inputs[0].spec.shape) > ROWS for node in graph.nodes
+    )
+    return many and any(node.record is GATHER for node in graph.nodes)
 
 
 def is_better_compiled(graph: DataflowGraph, of_call: bool) -> bool:
