@@ -556,3 +556,23 @@ def test_masked_writes_of_many_elements(dtype: str) -> None:
             np.testing.assert_array_equal(x.double().numpy(), values[0])
     with pytest.raises(RuntimeError, match="number of elements of source"):
         ad.ones(100, 100).masked_scatter(ad.ones(100, 100, dtype=ad.bool), ad.ones(50))
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (0, 2, 1), (0, 1, 2)], ids=str)
+def test_few_elements_are_taken_as_a_tensor_lies(order: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((5, 6, 7))
+    size = x.size
+    positions = rng.integers(-size, size, (4, 2))
+    source = ad.tensor(x, requires_grad=True)
+    got = source.permute(order).take(ad.tensor(positions))
+    flat = x.transpose(order).reshape(-1)
+    np.testing.assert_array_equal(got.detach().numpy(), flat[positions])
+    got.sum().backward()
+    counts = np.bincount(positions.reshape(-1) % size, minlength=size)
+    wanted = counts.reshape(x.transpose(order).shape).transpose(np.argsort(order))
+    assert source.grad is not None
+    np.testing.assert_array_equal(source.grad.numpy(), wanted)
+    for bad in (size, -size - 1, 1 << 62, -(1 << 63)):
+        with pytest.raises(IndexError):
+            source.permute(order).take(ad.tensor([0, bad]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, int64
@@ -9,6 +10,7 @@ from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import wrap_dim
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import checked_scalar
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise.condition import fitting
@@ -114,7 +116,29 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     picks = require_index("take", index, int64)
     if input.numel() == 0 and index.numel():
         raise ShapeIndexError("take: tried to take from an empty tensor")
+    if _is_sooner_found(input, picks):
+        return INDEX(input, *_coordinates(picks, input.shape), dims=tuple(range(input.ndim)))
     return INDEX(input.reshape(-1), picks, dims=(0,))
+
+
+FEW_TAKEN = 8  # one of so many elements, and fewer, are found sooner than all are put in order
+
+
+def _is_sooner_found(input: Tensor, picks: Tensor) -> bool:
+    """Whether few elements of a tensor are taken that would have to be copied."""
+    if input.device.type != "cpu" or CONTEXT.levels or input.is_contiguous():
+        return False
+    sizes = (*input.shape, *picks.shape)  # one that is open may be anything
+    return all(type(n) is int for n in sizes) and FEW_TAKEN * picks.numel() < input.numel()
+
+
+def _coordinates(positions: Tensor, shape: Sequence[int]) -> list[Tensor]:
+    """Where elements at flat positions are; of one that counts from the end, the first does."""
+    found: list[Tensor] = []
+    for size in reversed(shape[1:]):
+        found.append(positions % size)
+        positions = positions.div(size, rounding_mode="floor")
+    return [positions, *reversed(found)]
 
 
 @public(method=True, inplace=True)
