@@ -75,9 +75,13 @@ def stack(xp: Any, *xs: Array, dim: int) -> Array:
 
 @lowers(rearrange.FLIP)
 def flip(xp: Any, x: Array, dims: Shape) -> Array:
-    out = copy_with(xp, x, "same")
-    if dims:
-        out[...] = xp.flip(x, dims)
+    if not dims:
+        return copy_with(xp, x, "same")
+    if xp is np and min(x.strides, default=1) > 0:
+        out = np.empty_like(x)  # which lies as a copy would
+    else:
+        out = copy_with(xp, x, "same")
+    out[...] = xp.flip(x, dims)
     return out
 
 
