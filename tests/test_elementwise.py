@@ -78,6 +78,19 @@ def test_integer_powers() -> None:
     assert (ad.tensor([True]) ** 2).dtype is ad.int64
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "int8"])
+def test_large_integer_powers_wrap_around(dtype: str) -> None:
+    """Compiled code looks at as many bits of exponents as there are."""
+    rng, kind = np.random.default_rng(2), np.iinfo(dtype)
+    for most in (31, 32, 255, 256, 70_000):
+        x = rng.integers(max(kind.min, -9), 10, 2050).astype(dtype)
+        y = rng.integers(0, min(most, kind.max), 2050, endpoint=True).astype(dtype)
+        y[-1] = min(most, kind.max)
+        wrapped = [pow(int(a), int(b), 1 << kind.bits) for a, b in zip(x, y, strict=True)]
+        want = np.array(wrapped, np.uint64).astype(dtype)
+        np.testing.assert_array_equal((ad.tensor(x) ** ad.tensor(y)).numpy(), want)
+
+
 @pytest.mark.parametrize("dtype", [ad.int64, ad.int32, ad.int8, ad.uint8])
 @pytest.mark.parametrize("count", [40, 3000])
 def test_integer_powers_wrap(dtype: ad.dtype, count: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 from adjoint.engine.backends.registers.math.common import two_product
 from adjoint.engine.backends.registers.math.lanes import by_lane
@@ -145,7 +145,9 @@ def _floored(x: V, y: V, name: str) -> tuple[V, V]:
     return select(down, q - 1, q), select(down, r + y, r)
 
 
-USUAL_BITS = 5  # of an exponent: two to a larger one is more than most numbers hold
+# Of an exponent: two to one of more than five is more than most numbers hold, and of those that are
+# larger all the same most have eight.
+USUAL_BITS, SOME_BITS = 5, 8
 
 
 def integer_power(x: V, y: V) -> V:
@@ -163,9 +165,11 @@ def integer_power(x: V, y: V) -> V:
         return out, base
 
     out, base = squared(x.like(1), x, 0, min(count, USUAL_BITS))
-    if count > USUAL_BITS:
-        large = y >= 1 << USUAL_BITS
-        (out,) = when_any(large, lambda: squared(out, base, USUAL_BITS, count)[:1], (out,))
+    for first, last in ((USUAL_BITS, min(SOME_BITS, count)), (SOME_BITS, count)):
+        if first < last:
+            large = y >= 1 << first
+            there = partial(squared, out, base, first, last)
+            out, base = when_any(large, there, (out, base))
     if not is_signed(x.kind):
         return out
     parity = select((y & 1).eq(0), x.like(1), x.like(-1))
