@@ -193,12 +193,17 @@ class Draft:
             if numbers is None:
                 return None
             known = {id(x): n for x, n in zip(asked, numbers, strict=True)}
+            others: AtSizes | None = None  # for what images do not ask for: details, accounts
 
             def at_sizes(x: Any) -> Any:
+                nonlocal others
                 found = known.get(id(x))
-                if found is None and isinstance(x, (Extent, ExtentFloat)):
-                    return concrete(scope.complete(sizes))(x)
-                return x if found is None else found
+                if found is not None:
+                    return found
+                if not isinstance(x, (Extent, ExtentFloat)):
+                    return x
+                others = others or concrete(scope.complete(sizes))
+                return others(x)
 
             return at_sizes
 
