@@ -7,15 +7,14 @@ it evaluates the polynomials and packs the arena, whose best arrangement depends
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.footprint import AtSizes, footprint
-from adjoint.engine.compiler.memory.packing import blocks, lifetimes, pack, rounded, together
+from adjoint.engine.compiler.memory.packing import blocks, lifetimes, together
 from adjoint.engine.compiler.memory.places import ARENA, PlannedBuffer
 from adjoint.engine.compiler.package.counts import (
     Shares,
@@ -23,7 +22,10 @@ from adjoint.engine.compiler.package.counts import (
     node_flops,
     shares_of_flops,
 )
-from adjoint.engine.compiler.package.image import TEST, Patches, ProgramImage
+from adjoint.engine.compiler.package.image import TEST, Patches
+from adjoint.engine.compiler.package.image_maker import ImageMaker
+from adjoint.engine.compiler.package.image_maker import concrete as concrete
+from adjoint.engine.compiler.package.image_maker import word_of as word_of
 from adjoint.engine.compiler.package.naming import name_of
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import (
@@ -37,22 +39,16 @@ from adjoint.engine.compiler.schedule.steps import (
     Status,
     Step,
     Text,
-    double_bits,
     entries_of,
     label_text,
     launches_of,
     moments,
 )
-from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Sizes, SizeScope, evaluate
-from adjoint.engine.graph.sizes.formulas import formula
-
-# Rough operations, of which a processor does one or two a nanosecond.
-SERIAL = 10_000.0  # a launch of less is done by one worker: others would come too late
-ALONE = 40_000.0  # so is a program whose larger launches together are less
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
 
 
-class Draft:
-    """An image but for sizes."""
+class Draft(ImageMaker):
+    """A plan's images but for sizes."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -129,113 +125,6 @@ class Draft:
             return 0
         return int(word)
 
-    # -- images ---------------------------------------------------------------------------------
-
-    def at(self, sizes: Mapping[str, int]) -> ProgramImage:
-        """The image for given sizes, those of computed symbols included."""
-        return self.image(concrete(sizes))
-
-    def image(self, at_sizes: AtSizes) -> ProgramImage:
-        """The image, given what extents are."""
-        starts, arena = self.packed(at_sizes)
-        segments, work = self.shared(at_sizes)
-        words = self.words.copy()
-        if self.extents:
-            values = [word_of(at_sizes(x)) for x in self.extents]
-            words[self.positions] = np.array(values, np.int64)[self.which]
-        words[self.at_words] += np.array(starts or [0], np.int64)[self.at_blocks]
-        moved = {
-            key: [(at, at_sizes(shift)) for at, shift in places]
-            for key, places in self.patches.items()
-        }
-        return ProgramImage(
-            words=words,
-            arena=arena,
-            inside=self.at_words,
-            patches=moved,
-            numbers={
-                i: [(at, at_sizes(plus)) for at, plus in places]
-                for i, places in self.numbers.items()
-            },
-            status=self.status,
-            symbols=self.symbols,
-            faults=[fault.described(at_sizes) for fault in self.faults],
-            segments=segments,
-            results=[(k, tuple(map(at_sizes, shape)), name) for k, shape, name in self.results],
-            parallel=work > ALONE,
-            work=work,
-            details=cache(lambda: self.details(arena, at_sizes)),
-        )
-
-    def numbers_of_sizes(self) -> list[Any]:
-        """All that an image asks for: extents, and numbers that are none."""
-        found = [*self.extents, *[block.nbytes for block in self.blocks]]
-        for places in (*self.patches.values(), *self.numbers.values()):
-            found += [shift for _, shift in places]
-        found += [fault.size for fault in self.faults]
-        return found + [n for _, shape, _ in self.results for n in shape]
-
-    def answers(self, scope: SizeScope, names: Sequence[str]) -> Callable[[Sizes], AtSizes | None]:
-        """What gives, for sizes, what extents are there; None where a decision comes out otherwise.
-
-        What an image asks for is written out as one function; it takes some time to write it.
-        """
-        launches = [e for s in self.segments for _, _, e in s or () if isinstance(e, Launch)]
-        asked = self.numbers_of_sizes() + [n for e in launches for n in (e.pieces, e.cost)]
-        asked = [*{id(x): x for x in asked if isinstance(x, (Extent, ExtentFloat))}.values()]
-        numbers_at = formula(scope, names, asked)
-
-        def answer(sizes: Sizes) -> AtSizes | None:
-            try:
-                numbers = numbers_at(*[sizes[name] for name in names])
-            except ZeroDivisionError:  # of what was no divisor where it was decided on
-                return None
-            if numbers is None:
-                return None
-            known = {id(x): n for x, n in zip(asked, numbers, strict=True)}
-            others: AtSizes | None = None  # for what images do not ask for: details, accounts
-
-            def at_sizes(x: Any) -> Any:
-                nonlocal others
-                found = known.get(id(x))
-                if found is not None:
-                    return found
-                if not isinstance(x, (Extent, ExtentFloat)):
-                    return x
-                others = others or concrete(scope.complete(sizes))
-                return others(x)
-
-            return at_sizes
-
-        return answer
-
-    def packed(self, at_sizes: AtSizes) -> tuple[list[int], int]:
-        """Where in the arena each block begins, and the arena's size."""
-        sizes = [rounded(at_sizes(block.nbytes)) for block in self.blocks]
-        return pack(self.blocks, sizes, self.together)
-
-    def shared(self, at_sizes: AtSizes) -> tuple[list[Any], int]:
-        """The entries of all segments, and how much work there is to share."""
-        launches = [
-            entry
-            for segment in self.segments
-            for _, _, entry in segment or ()
-            if isinstance(entry, Launch)
-        ]
-        wide = {id(e): at_sizes(e.pieces) > 1 and at_sizes(e.cost) for e in launches}
-        costs = [wide[id(e)] * e.times for e in launches if wide[id(e)] > SERIAL]
-        work = int(sum(costs))
-        segments = [
-            None
-            if segment is None
-            else [
-                (name, at, work > ALONE and wide.get(id(entry), 0) > SERIAL, entry.skip)
-                for name, at, entry in segment
-            ]
-            for segment in self.segments
-        ]
-        return segments, work
-
     def place(self) -> None:
         """Tell buffers where in the arena they are, for calls of the eager table."""
         starts, _ = self.packed(lambda x: x)
@@ -253,17 +142,6 @@ class Draft:
         }
 
 
-def concrete(sizes: Mapping[str, int]) -> AtSizes:
-    """What turns an extent into the number it is at given sizes; others stay."""
-
-    def at_sizes(x: Any) -> Any:
-        if isinstance(x, Extent):
-            return evaluate(x.poly, sizes)
-        return x.at(sizes) if isinstance(x, ExtentFloat) else x
-
-    return at_sizes
-
-
 def distinct(sized: list[tuple[int, Any]]) -> tuple[Any, Any, list[Any]]:
     """Positions, which extent is at each, and the extents, each once."""
     numbers: dict[Any, int] = {}
@@ -277,11 +155,6 @@ def distinct(sized: list[tuple[int, Any]]) -> tuple[Any, Any, list[Any]]:
         which.append(numbers[key])
     positions = [at for at, _ in sized]
     return np.array(positions, np.int64), np.array(which, np.int64), extents
-
-
-def word_of(x: int | float) -> int:
-    """A number as a word: a float by its bits."""
-    return double_bits(x) if isinstance(x, float) else x
 
 
 def describe(step: Step, shares: Shares, at_sizes: AtSizes) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.ownership import is_own
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Value
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
+from adjoint.engine.graph.sizes.kept_sizes import NotKept, function_name, poly_rows, scope_rows
 
 if TYPE_CHECKING:
     from adjoint.engine.compiler.loops.ir import Form
@@ -46,14 +48,16 @@ def name_of(step: Launch) -> str:
     return step.function or form_name(step.form)
 
 
-class Unnameable(Exception):
-    """A task that holds something whose content has no name."""
-
-
 def task_key(task: Task, options: Any) -> str:
-    """A digest of all that decides a task's plan."""
+    """A digest of all that decides a task's plan.
+
+    One whose graph has symbols for sizes is for all of them; what they are computed by is part of
+    its name then.
+    """
     examples = {id(x): i for i, x in enumerate(task.examples)}
-    targets = task.targets
+    targets, sizing = task.targets, task.sizing
+    of_all_sizes = sizing is not None and task.graph is sizing.graph
+    derived = scope_rows(sizing.scope)["derived"] if of_all_sizes else []  # type: ignore[union-attr]
     return key_of(
         repr(options),
         get_default_dtype().name,
@@ -66,6 +70,7 @@ def task_key(task: Task, options: Any) -> str:
         rows([x.strides for x in targets]),
         packed(sorted(task.returned)),
         str(task.fragment),
+        literal_bytes(derived),
     )
 
 
@@ -117,8 +122,13 @@ def packed(numbers: list[int]) -> bytes:
 
 
 def rows(table: list[tuple[int, ...]]) -> bytes:
-    """Rows of numbers as bytes: how long they are, then what is in them."""
-    return packed([len(row) for row in table]) + packed([n for row in table for n in row])
+    """Rows of numbers as bytes: how long they are, then what is in them.
+
+    Symbols for sizes are told as such: as plain numbers they would be those of one size.
+    """
+    numbers = [n for row in table for n in row]
+    told = literal_bytes(numbers) if Extent in set(map(type, numbers)) else packed(numbers)
+    return packed([len(row) for row in table]) + told
 
 
 def _composed_here(record: Record) -> bool:
@@ -150,6 +160,11 @@ def plain(x: Any) -> Any:
         return (kind.__name__, str(x))
     if isinstance(x, DataflowGraph):
         return (kind.__name__, graph_key(x))
+    if isinstance(x, Extent):
+        return (kind.__name__, plain(poly_rows(x.poly)))
+    if isinstance(x, ExtentFloat):
+        fn, *parts = x.parts
+        return (kind.__name__, plain(function_name(fn)), *map(plain, parts))
     if is_dataclass(x):
         return (kind.__name__, *[plain(getattr(x, field.name)) for field in fields(x)])
-    raise Unnameable(kind.__name__)
+    raise NotKept(kind.__name__)

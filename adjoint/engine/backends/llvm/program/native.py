@@ -23,13 +23,14 @@ from adjoint.engine.compiler.executors import (
     register_compiler,
 )
 from adjoint.engine.compiler.options import Options, chosen
-from adjoint.engine.compiler.package.naming import Unnameable, task_key
+from adjoint.engine.compiler.package.naming import task_key
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task
 from adjoint.engine.graph.record.sources import CallArgument
 from adjoint.engine.graph.sizes.extents import Sizes
+from adjoint.engine.graph.sizes.kept_sizes import NotKept
 
 
 def compile_task(task: Task, options: Options | None = None) -> Executable:
@@ -79,7 +80,7 @@ def disk_key(task: Task, options: Any) -> str | None:
     """Under which name a task's image is kept, if it can be named."""
     try:
         return key_of("image", disk_prefix(), task_key(task, options))
-    except Unnameable:
+    except NotKept:
         return None
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.llvm.loops.kernels import emit
-from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.backends.llvm.program import kept_plans, native
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.program.running import FilledTask, Native
 from adjoint.engine.backends.llvm.program.sized import (
@@ -125,6 +125,8 @@ def compile_sized(task: Task, options: Options) -> Executable:
     shared = shared_by(task, options)
     drafted: Callable[[], tuple[Draft, Sizes]] | None = None
     if shared is not None:
+        if not options.validate and not native.is_elsewhere(task):
+            kept_plans.look(task, options, shared)
         drafted = partial(shared.draft, task.sizing.sizes)
         believed = shared.believed(task)
         if believed is not None:
@@ -141,7 +143,8 @@ def compile_sized(task: Task, options: Options) -> Executable:
     program = None if shared is None else planned(task, options, shared)
     if shared is None or program is None:  # a plan for one size has memory of its own
         return compile_new(task, options, key, arena if shared is None else None)
-    keep(task, key, *program)
+    if not kept_plans.keep(shared):
+        keep(task, key, *program)
     executable = Native(task, *program, None, arena, drafted)
     return checked(executable, task, shared) if options.validate else executable
 
@@ -151,7 +154,7 @@ def checked(executable: Native, task: Task, shared: SizedPlans) -> Executable:
     assert task.sizing is not None
     sized = shared.find(task.sizing.sizes)
     assert sized is not None
-    return Validated(executable, sized.draft, sized.scope.complete(task.sizing.sizes))
+    return Validated(executable, *sized.drafted(task.sizing.sizes))
 
 
 def draft_again(task: Task, options: Options) -> tuple[Draft, Sizes]:

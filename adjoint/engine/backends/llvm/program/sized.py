@@ -34,6 +34,8 @@ from adjoint.engine.compiler.memory.footprint import AtSizes
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft, functions_of
 from adjoint.engine.compiler.package.image import ProgramImage
+from adjoint.engine.compiler.package.image_maker import ImageMaker
+from adjoint.engine.compiler.package.kept_draft import KeptDraft
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
@@ -59,7 +61,7 @@ HALVED = 6
 class Sized:
     """A draft and the sizes it is for."""
 
-    draft: Draft
+    draft: ImageMaker
     scope: SizeScope  # with the guards of the plan
     sizes: Sizes  # it was made at
     reference: Sizes  # it was made for
@@ -68,6 +70,7 @@ class Sized:
     high: dict[str, int]
     used: int = 0  # how often sizes were put in
     answers: Callable[[Sizes], AtSizes | None] | None = None  # once it is `WORTH` it
+    kept: bytes = b""  # as it is on disk
 
     def believed(self, sizes: Sizes) -> bool:
         """Whether the draft was right at these sizes, or at smaller and at larger ones."""
@@ -106,6 +109,14 @@ class Sized:
                 gone = part
         return found
 
+    def drafted(self, sizes: Sizes) -> tuple[Draft, Sizes]:
+        """The draft with its plan, and all its sizes."""
+        draft, scope = self.draft, self.scope
+        if isinstance(draft, KeptDraft):
+            draft, scope = draft.planned_again()
+        assert isinstance(draft, Draft)
+        return draft, scope.complete(sizes)
+
     def believe(self, sizes: Sizes) -> None:
         """Take note that the draft was right."""
         for s, n in sizes.items():
@@ -137,6 +148,8 @@ class SizedPlans:
     plans: list[Sized] = field(default_factory=list)  # the one used last at the end
     arena: Arena = field(default_factory=Arena)
     refused: str = ""  # why each size is planned by itself
+    looked: bool = False  # whether plans were looked for on disk
+    key: str | None = None  # under which they are kept there
 
     def find(self, sizes: Sizes) -> Sized | None:
         """A plan for these sizes."""
@@ -159,7 +172,7 @@ class SizedPlans:
         plan = self.find(sizes)
         if plan is None:
             raise RuntimeError("compile: the plan of this program was dropped for newer ones")
-        return plan.draft, plan.scope.complete(sizes)
+        return plan.drafted(sizes)
 
     def add(self, plan: Sized) -> None:
         self.plans.append(plan)
