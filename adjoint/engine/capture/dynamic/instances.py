@@ -91,7 +91,7 @@ def _numbers(python: PythonState | None) -> list[Any]:
 class _DescribePart(Describe):
     """Parts of programs may name tensors from outside."""
 
-    def __call__(self, x: Any) -> Any:
+    def other(self, x: Any) -> Any:
         if isinstance(x, OutsideTensor):
             return ("tensor", x.position, id(x.tensor))
-        return super().__call__(x)
+        return super().other(x)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from adjoint.engine.graph.ir import Node
+from adjoint.engine.graph.sizes.extents import content, is_undecided
 
 Shape = tuple[int, ...]
 
@@ -151,11 +152,11 @@ def unify(a: Sequence[Atom], b: Sequence[Atom], foreign: frozenset[Atom] = froze
         x, y = left.pop(), right.pop()
         if x is y:
             continue
-        if x.size != y.size:
-            if x.size % y.size == 0:
+        if not _equal(x.size, y.size):
+            if _divides(y.size, x.size):
                 x, rest = split(x, x.size // y.size)
                 left.append(rest)
-            elif y.size % x.size == 0:
+            elif _divides(x.size, y.size):
                 y, rest = split(y, y.size // x.size)
                 right.append(rest)
             else:
@@ -169,6 +170,22 @@ def unify(a: Sequence[Atom], b: Sequence[Atom], foreign: frozenset[Atom] = froze
         else:
             return unlink(linked)
     return True if not left and not right else unlink(linked)
+
+
+def _equal(a: int, b: int) -> bool:
+    """Whether two ranges are equally long; a symbol is no number, though at some size it equals it.
+
+    To keep ranges apart is right at every size, so it needs no guard: with one, each size that is
+    as long as some dimension of the model, or divides it, would have a plan of its own.
+    """
+    return is_undecided(a) == is_undecided(b) and a == b
+
+
+def _divides(a: int, b: int) -> bool:
+    """Whether a range can be cut into parts of a length; a symbol's where that is certain."""
+    if is_undecided(a) == is_undecided(b):
+        return b % a == 0
+    return not is_undecided(a) and content(b) % a == 0
 
 
 def unlink(atoms: Iterable[Atom]) -> bool:

@@ -250,10 +250,20 @@ class Extent(int):
             if isinf(other):
                 return compare(int(self), other)
         outcome = compare(int(self), int(other))
+        if other.__class__ is int and self.least() > other:
+            return outcome  # at all sizes
         difference = _sum(self.poly, _poly(other), -1)
         if not _certain(difference, compare):
             self.scope.decide(difference, compare, outcome)
         return outcome
+
+    def least(self) -> int:
+        """The value where every symbol is 2, if it only grows from there on; else too small."""
+        least: int | None = getattr(self, "_least", None)
+        if least is None:
+            least = _least(self.poly)
+            self._least = least
+        return least
 
     def pin(self) -> int:
         """The plain value; the recording then holds for no other."""
@@ -352,6 +362,20 @@ def _certain(difference: Poly, compare: Callable[..., Any]) -> bool:
     if slopes[0] > 0:  # grows from the edge on
         return edge > 0 or (edge == 0 and compare in (operator.ge, operator.lt))
     return edge < 0 or (edge == 0 and compare in (operator.le, operator.gt))
+
+
+def _least(poly: Poly) -> int:
+    """The value where every symbol is 2, the least at all sizes; far below 0 where that is not so.
+
+    >>> _least({("s0", "s1"): 3, (): -1}), _least({("s0",): 1, ("s1",): -1}) < -(2**60)
+    (11, True)
+    """
+    total = 0
+    for mono, c in poly.items():
+        if mono and (c < 0 or _ROUNDED in "".join(mono)):
+            return -(2**62)
+        total += c << len(mono)
+    return total
 
 
 def _poly(x: int) -> Poly:

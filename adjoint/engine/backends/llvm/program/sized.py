@@ -91,6 +91,27 @@ class Sized:
         here = {s: sizes[s] for s in self.low}
         return next((at for step in STEPS if (at := self.last(here, far, step)) != here), here)
 
+    def outlook(self, sizes: Sizes) -> dict[str, int]:
+        """`corner`, and as far off in the other sizes, on a side that was not checked yet.
+
+        So a few checks are enough for all sizes. Where the plan does not hold so far off, it is
+        gone there in one size after the other, first in those that the check is for.
+        """
+        far = {}
+        for s, low in self.low.items():
+            down = sizes[s] < low or (sizes[s] <= self.high[s] and low == self.sizes[s])
+            up = sizes[s] > self.high[s] or (not down and self.high[s] == self.sizes[s])
+            least, most = max(2, self.reference[s] // FAR), self.reference[s] * FAR
+            far[s] = least if down else most if up else self.sizes[s]
+        if self.allows(far):
+            return far
+        at = {s: sizes[s] for s in self.low}
+        for s in sorted(at, key=lambda s: self.low[s] <= sizes[s] <= self.high[s]):
+            there = {**at, s: far[s]}
+            ways = (self.last(at, there, step) for step in STEPS)
+            at = there if self.allows(there) else next((way for way in ways if way != at), at)
+        return at
+
     def last(self, here: dict[str, int], far: Sizes, step: int) -> dict[str, int]:
         """Sizes on the way from some to others, in steps, beyond which the plan holds no more.
 
@@ -237,7 +258,7 @@ def planned(
         return fresh.at(sizes)
     if not plan.believed(sizes):
         here = {s: sizes[s] for s in plan.low}
-        places: list[Sizes] = [plan.corner(sizes)]
+        places: list[Sizes] = [plan.outlook(sizes), plan.corner(sizes)]
         if task.fragment:  # what holds as far off as this may hold nearer by
             places = [odd(plan, place) for place in (plan.corner(sizes, LEAST), here)]
         checked = next((p for p in places if foretold(task, options, plan, p, load)), None)
