@@ -85,7 +85,7 @@ def to_bytes(plans: list[Sized]) -> bytes:
 def _rows(plan: Sized) -> dict[str, Any]:
     return {
         "sizes": dict(plan.sizes),
-        "reference": {s: plan.reference[s] for s in plan.sizes},
+        "reference": dict(plan.reference),  # of symbols that the recording computes, too
         "scope": scope_rows(plan.scope),
         "draft": draft_rows(plan.draft),
         "modules": sorted({function.module for function in plan.functions.values()}),
@@ -107,7 +107,7 @@ def _plan(bounds: Any, rest: bytes, budget: Budget, again: Callable[..., Any]) -
     rows = read_json(rest, budget)
     sizes, reference = _sizes(rows["sizes"]), _sizes(rows["reference"])
     low, high = _sizes(bounds["low"]), _sizes(bounds["high"])
-    if not sizes.keys() == reference.keys() == low.keys() == high.keys():
+    if not reference.keys() >= sizes.keys() == low.keys() == high.keys():
         raise ValueError("sizes of other symbols")
     scope = scope_of_rows(rows["scope"])
     draft = KeptDraft(rows["draft"], sizes, scope, cache(partial(again, sizes, reference)))
