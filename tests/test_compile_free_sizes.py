@@ -84,6 +84,10 @@ PROGRAMS: dict[str, tuple[Callable[[], Program], Callable[[int, int], tuple[Any,
         lambda n, k: ({"x": ramp(n, 3), "rest": (ramp(k, 3), k * 0.5)},),
     ),
     "written": (lambda: lambda x: x.add_(x.shape[0]), lambda n, k: (ramp(n, 2),)),
+    "constants": (
+        lambda: lambda x: (ad.tensor([1.0, 2.0]).add_(x.sum(0)), ad.tensor(len(x) % 3), x * 2),
+        lambda n, k: (ramp(n, 2),),
+    ),
 }
 
 
@@ -125,6 +129,8 @@ def test_calls_of_random_sizes_are_as_in_eager_mode(name: str, seed: int) -> Non
         (lambda x, n: x * n, [(ramp(5), n) for n in (2, 3, -7, 5, 6)], 2),
         (lambda x, n: x[:n], [(ramp(9), n) for n in (2, 3, 4, 5, 6)], 2),
         (lambda x: (x * 2, x.shape[0]), [(ramp(n),) for n in (4, 5, 6, 7)], 2),
+        (lambda x: x.where(x > 2, ad.tensor(0.5)), [(ramp(n),) for n in (4, 5, 6, 7)], 2),
+        (lambda x: x[ad.tensor([1, 0])] * x.sum(), [(ramp(n),) for n in (4, 5, 6, 7)], 2),
     ],
 )
 def test_recordings_are_few(fn: Program, calls: list[Any], traces: int) -> None:

@@ -55,11 +55,12 @@ class CallArgument(Source):
 class State(Source):
     """A storage the function reached by itself: a parameter, a buffer, a constant."""
 
-    __slots__ = ("own_storage",)
+    __slots__ = ("made", "own_storage")
     is_state = True
 
     def __init__(self, storage: Storage) -> None:
         self.own_storage = storage
+        self.made = False  # whether the recording made it, of Python's numbers, for itself
 
     def storage(self, args: Sequence[Any]) -> Storage:
         return self.own_storage

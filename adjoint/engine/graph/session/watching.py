@@ -190,15 +190,10 @@ class DescribeRecording(Describe):
     def __init__(self, trace: Trace, inputs: list[Value], at: Callable[[Any], Any]) -> None:
         super().__init__()
         self.sources = {v: at(source) for v, source in zip(inputs, trace.sources, strict=True)}
-        self.constants = {id(array): array for _, array in trace.constants.values()}
 
     def __call__(self, x: Any) -> Any:
         if isinstance(x, Value) and isinstance(source := self.sources.get(x), (State, Host)):
             return ("source", self(source))
-        # Made by each recording.
-        if isinstance(x, State) and id(x.own_storage.buffer) in self.constants:
-            array = self.constants[id(x.own_storage.buffer)]
-            return ("constant", tuple(array.shape), str(array.dtype), array.tobytes())
         return super().__call__(x)
 
 

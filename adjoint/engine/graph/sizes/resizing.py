@@ -268,7 +268,10 @@ class Describe:
         if isinstance(x, CallArgument):
             return ("argument", x.position, x.whole)
         if isinstance(x, State):
-            return ("state", id(x.own_storage.buffer))
+            array = x.own_storage.buffer
+            if x.made:  # by each recording
+                return ("constant", tuple(array.shape), str(array.dtype), array.tobytes())
+            return ("state", id(array))
         if isinstance(x, GradOf):
             return ("grad", x.position, id(x.tensor))
         if isinstance(x, Host):
