@@ -19,7 +19,7 @@ import numpy as np
 
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.runtime import host_memory, library
-from adjoint.engine.compiler.package import draft
+from adjoint.engine.compiler.package import image_maker
 
 PLACES = {"behind": 0, "in front": 1}  # where the page is, and how many stand before the array
 PAGE = mmap.PAGESIZE
@@ -164,7 +164,7 @@ def guard_arenas() -> None:
             for user in self.users:
                 user.move(self.origin)
 
-    vars(draft).update(pack=pack, rounded=lambda nbytes: max(nbytes, 1))
+    vars(image_maker).update(pack=pack, rounded=lambda nbytes: max(nbytes, 1))
     arenas: Any = Arena
     arenas.reserve = reserve
     # What clears an arena's pages would touch these.

@@ -10,7 +10,7 @@ import pytest
 import adjoint as ad
 from adjoint.compiler import compile
 from adjoint.engine.backends.llvm.program import native
-from adjoint.engine.compiler.package import draft
+from adjoint.engine.compiler.package import image_maker
 from tests.conformance.cases import Case, make, places, rows
 
 ROWS = [row for row in rows() if row.capture]
@@ -85,8 +85,8 @@ def cases() -> list[Any]:
 def test_compiled_equals_eager(row: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On one thread, and in float32 with everything divided among three."""
     if dtype == "float32":
-        monkeypatch.setattr(draft, "ALONE", 0.0)
-        monkeypatch.setattr(draft, "SERIAL", 0.0)
+        monkeypatch.setattr(image_maker, "ALONE", 0.0)
+        monkeypatch.setattr(image_maker, "SERIAL", 0.0)
         monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # divided otherwise
     monkeypatch.setattr(native, "get_num_threads", lambda: 3 if dtype == "float32" else 1)
     case = make(row, getattr(ad, dtype))
