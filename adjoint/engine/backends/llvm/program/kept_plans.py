@@ -23,7 +23,7 @@ from adjoint.engine.backends.llvm.program.sized import (
     sized_plan,
 )
 from adjoint.engine.backends.llvm.runtime import library
-from adjoint.engine.backends.llvm.runtime.symbols import UnknownSymbol
+from adjoint.engine.backends.llvm.runtime.library import UnknownSymbol
 from adjoint.engine.backends.llvm.runtime.symbols import address_of as address_named
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft
