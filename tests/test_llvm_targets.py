@@ -87,8 +87,11 @@ def test_tiles_stay_in_registers(cpu: str, monkeypatch: pytest.MonkeyPatch) -> N
     tall = (outer.rows * outer.vectors, product.product_text("product", "f32", outer))
     together = lines_kernel.vectors_together()
     size = (together // lines_kernel.ACROSS, lines_kernel.ACROSS)
-    along = (together, lines_kernel.line_sums_text("lines", "f32", True, size, 1))
-    kernels = (tall, *thin, along)
+    along = [
+        (together, lines_kernel.line_sums_text("lines", "f32", True, size, 1, near))
+        for near in (True, False)
+    ]
+    kernels = (tall, *thin, *along)
     texts = ["\n".join([*sorted(declared), function]) for _, (function, declared) in kernels]
     codes = with_every_pass(texts, TARGETS[cpu][0], cpu)
     for (sums, _), code in zip(kernels, codes, strict=True):

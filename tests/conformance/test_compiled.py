@@ -9,7 +9,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.compiler import compile
-from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.backends.llvm.program import native, running
 from adjoint.engine.compiler.package import image_maker
 from tests.conformance.cases import Case, make, places, rows
 
@@ -88,7 +88,7 @@ def test_compiled_equals_eager(row: Any, dtype: str, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(image_maker, "ALONE", 0.0)
         monkeypatch.setattr(image_maker, "SERIAL", 0.0)
         monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # divided otherwise
-    monkeypatch.setattr(native, "get_num_threads", lambda: 3 if dtype == "float32" else 1)
+    monkeypatch.setattr(running, "get_num_threads", lambda: 3 if dtype == "float32" else 1)
     case = make(row, getattr(ad, dtype))
     run = step(case)
     ad.manual_seed(0)

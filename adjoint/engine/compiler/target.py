@@ -90,6 +90,8 @@ class Target(ABC):
     absorbs: ClassVar[bool] = False
     # Whether kernels write results and state whose dimensions lie in any order as fast as others.
     permutes: ClassVar[bool] = False
+    # Whether positions that fit are found in 32 bits: half as wide, twice as many at once.
+    narrow_positions: ClassVar[bool] = False
     # Whether loops read the parts of complex inputs where they lie (Note [pairs]).
     reads_parts: ClassVar[bool] = False
     # Whether a scan's turns read what is carried from where it is stacked: launches cost more there

@@ -276,8 +276,8 @@ class Legal:
             signed = self.emit(POINT, REGISTRY["copysign"], x, best)
             nan = self.emit(POINT, REGISTRY["isnan"], signed)
             hit = self.emit(POINT, REGISTRY["logical_or"], hit, nan)
-        # Half as wide where they fit, twice as many are compared at once.
-        narrow = x.spec.device.type == "cpu" and type(shape[dim]) is int and shape[dim] < NARROW
+        fits = type(shape[dim]) is int and shape[dim] < NARROW
+        narrow = fits and self.setting.target.narrow_positions
         at = self.emit(
             POINT, REGISTRY["arange"], start=0, step=1, length=shape[dim],
             dtype=int32 if narrow else int64, device=x.spec.device,

@@ -348,9 +348,9 @@ class Trace(Streams):
         copy: Tensor = CLONE(tensor)
         cell = self.cells[copy._storage.identity]
         self.constants[copy._storage.identity] = cell.value, tensor._array
-        source = self.cells[tensor._storage.identity].source
-        if isinstance(source, State):
-            source.made = True
+        made = self.cells.get(tensor._storage.identity)  # in a body it belongs to the trace around
+        if made is not None and isinstance(made.source, State):
+            made.source.made = True
         return copy
 
     def known(self, tensor: Tensor) -> Any:

@@ -3,8 +3,8 @@
 The equation becomes a list of labels per operand; labels are ints, letters and ellipsis
 dimensions alike. Operands are then contracted in pairs, the pair with the smallest result first.
 
-All that is worked out on sizes alone (`Operand`), once for an equation and sizes that come again:
-to sort labels takes longer than to multiply small tensors.
+All that is worked out on sizes alone (`EinsumOperand`), once for an equation and sizes that come
+again: to sort labels takes longer than to multiply small tensors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ELLIPSIS = "..."  # stands in a list of labels until the operand's rank says wh
 Labels = list[Any]
 
 
-class Step(NamedTuple):
+class EinsumStep(NamedTuple):
     """One operation of a contraction, on tensors by number; its result has the next one."""
 
     name: str  # of a method of the first
@@ -38,53 +38,55 @@ class Step(NamedTuple):
     arguments: tuple[Any, ...] = ()
 
 
-class Operand:
+class EinsumOperand:
     """A tensor that is not there yet: what is done to it is written down as steps."""
 
     __slots__ = ("dtype", "number", "shape", "steps")
 
     def __init__(
-        self, steps: list[Step], number: int, shape: tuple[int, ...], dtype: DType
+        self, steps: list[EinsumStep], number: int, shape: tuple[int, ...], dtype: DType
     ) -> None:
         self.steps, self.number, self.shape, self.dtype = steps, number, shape, dtype
 
-    def after(self, shape: tuple[int, ...], step: Step, dtype: DType | None = None) -> Operand:
+    def after(
+        self, shape: tuple[int, ...], step: EinsumStep, dtype: DType | None = None
+    ) -> EinsumOperand:
         """What one more step gives."""
         self.steps.append(step)
         number = len(self.steps) - 1  # operands themselves are the first
-        return Operand(self.steps, number, shape, self.dtype if dtype is None else dtype)
+        return EinsumOperand(self.steps, number, shape, self.dtype if dtype is None else dtype)
 
-    def permute(self, order: Sequence[int]) -> Operand:
+    def permute(self, order: Sequence[int]) -> EinsumOperand:
         if list(order) == list(range(len(self.shape))):
             return self
         shape = tuple([self.shape[d] for d in order])
-        return self.after(shape, Step("permute", (self.number,), (tuple(order),)))
+        return self.after(shape, EinsumStep("permute", (self.number,), (tuple(order),)))
 
-    def reshape(self, shape: tuple[int, ...]) -> Operand:
+    def reshape(self, shape: tuple[int, ...]) -> EinsumOperand:
         if shape == self.shape:
             return self
-        return self.after(shape, Step("reshape", (self.number,), (shape,)))
+        return self.after(shape, EinsumStep("reshape", (self.number,), (shape,)))
 
-    def diagonal(self, i: int, j: int) -> Operand:
+    def diagonal(self, i: int, j: int) -> EinsumOperand:
         """The diagonal of two dimensions, which goes last."""
         shape = (*[n for d, n in enumerate(self.shape) if d not in (i, j)], self.shape[i])
-        return self.after(shape, Step("diagonal", (self.number,), (0, i, j)))
+        return self.after(shape, EinsumStep("diagonal", (self.number,), (0, i, j)))
 
-    def sum(self, dims: list[int]) -> Operand:
+    def sum(self, dims: list[int]) -> EinsumOperand:
         """Sums over dimensions; integers become int64."""
         shape = tuple([n for d, n in enumerate(self.shape) if d not in dims])
         dtype = self.dtype if self.dtype.is_inexact else int64
-        return self.after(shape, Step("sum", (self.number,), (dims,)), dtype)
+        return self.after(shape, EinsumStep("sum", (self.number,), (dims,)), dtype)
 
-    def to(self, dtype: DType) -> Operand:
+    def to(self, dtype: DType) -> EinsumOperand:
         if dtype is self.dtype:
             return self
-        return self.after(self.shape, Step("to", (self.number,), (dtype,)), dtype)
+        return self.after(self.shape, EinsumStep("to", (self.number,), (dtype,)), dtype)
 
-    def times(self, name: str, other: Operand, shape: tuple[int, ...]) -> Operand:
+    def times(self, name: str, other: EinsumOperand, shape: tuple[int, ...]) -> EinsumOperand:
         """A product: "mul" or "matmul"."""
         return self.after(
-            shape, Step(name, (self.number, other.number)), common_dtype((self, other))
+            shape, EinsumStep(name, (self.number, other.number)), common_dtype((self, other))
         )
 
 
@@ -92,7 +94,7 @@ class Term(NamedTuple):
     """An operand with a label for each dimension."""
 
     labels: list[Any]
-    tensor: Operand
+    tensor: EinsumOperand
 
 
 # -- reading the arguments ----------------------------------------------------------------------
@@ -220,7 +222,7 @@ def _sum_out(term: Term, keep: Iterable[Any]) -> Term:
     return Term([c for c in labels if c in keep], x.sum(gone)) if gone else term
 
 
-def _arrange(term: Term, *groups: Labels) -> Operand:
+def _arrange(term: Term, *groups: Labels) -> EinsumOperand:
     """The tensor permuted and reshaped to one dimension per group of labels."""
     order = [term.labels.index(c) for group in groups for c in group]
     sizes = dict(zip(term.labels, term.tensor.shape, strict=True))
@@ -285,7 +287,7 @@ def _sizes(terms: list[Term]) -> dict[Any, int]:
     return sizes
 
 
-def _contract_all(terms: list[Term], output: Labels) -> Operand:
+def _contract_all(terms: list[Term], output: Labels) -> EinsumOperand:
     sizes = _sizes(terms)
     terms = [_drop_ones(t, sizes) for t in terms]
     while len(terms) > 1:
@@ -297,7 +299,7 @@ def _contract_all(terms: list[Term], output: Labels) -> Operand:
     return last.tensor.permute([last.labels.index(c) for c in output])
 
 
-def _plan(equation: Any, shapes: tuple[Any, ...], dtypes: tuple[DType, ...]) -> list[Step]:
+def _plan(equation: Any, shapes: tuple[Any, ...], dtypes: tuple[DType, ...]) -> list[EinsumStep]:
     """The steps of a contraction; the first, one for each operand, say nothing.
 
     The equation is a text, or the labels of operands and of the result (None: it is not told).
@@ -309,18 +311,18 @@ def _plan(equation: Any, shapes: tuple[Any, ...], dtypes: tuple[DType, ...]) -> 
             f"einsum(): {fewer} operands were provided ({len(shapes)}) than specified in "
             f"the equation ({len(inputs)})"
         )
-    steps = [Step("", ()) for _ in shapes]
+    steps = [EinsumStep("", ()) for _ in shapes]
     terms: list[Term] = []
     covered = 0
     for i, (labels, shape, dtype) in enumerate(zip(inputs, shapes, dtypes, strict=True)):
         full, here = _expand_ellipsis(labels, len(shape), i)
         covered = max(covered, here)
-        terms.append(Term(full, Operand(steps, i, tuple(shape), dtype)))
+        terms.append(Term(full, EinsumOperand(steps, i, tuple(shape), dtype)))
     result_labels = _output_labels([t.labels for t in terms], output, covered)
     terms = [_take_diagonals(t, i) for i, t in enumerate(terms)]
     out = _contract_all(terms, result_labels)
     if len(steps) == len(shapes):  # the result is a tensor of its own
-        steps.append(Step("permute", (out.number,), (tuple(range(len(out.shape))),)))
+        steps.append(EinsumStep("permute", (out.number,), (tuple(range(len(out.shape))),)))
     return steps
 
 

@@ -204,5 +204,5 @@ def _get_real(self: Tensor) -> Tensor:
     return real(self) if self.dtype.is_complex else self  # which has no program to look for
 
 
-PROPERTIES["real"] = property(_get_real, _set_real)
+PROPERTIES["real"] = property(_get_real, _set_real, doc=real.__doc__)
 PROPERTIES["imag"] = property(imag, _set_imag)
