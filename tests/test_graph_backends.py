@@ -110,6 +110,25 @@ def test_stances() -> None:
         ad.compiler.set_stance("no such")
 
 
+def test_stances_allow_what_a_recording_for_many_sizes_covers() -> None:
+    scaled = ad.compile(lambda x, rate: x * rate + len(x))
+    for n in (5, 8, 6):
+        scaled(ad.ones(n, 3), 0.5)
+    traces = scaled.traces
+    with ad.compiler.set_stance("fail_on_recompile"):
+        for n in (9, 7, 12, 5, *range(20, 32), 9):  # more than are tried first
+            assert scaled(ad.ones(n, 3), 0.5).tolist() == [[0.5 + n] * 3] * n
+        for refused in (ad.ones(9, 3).double(), ad.ones(9, 4), ad.ones(1, 3)):
+            with pytest.raises(RuntimeError, match="fail_on_recompile"):
+                scaled(refused, 0.5)
+    with ad.compiler.set_stance("eager_on_recompile"):
+        assert scaled(ad.ones(9, 4), 0.5).sum() == 342
+        assert scaled(ad.ones(9, 3), 0.25).sum() == 249.75  # nothing is learnt of the number
+    with ad.compiler.set_stance("fail_on_recompile"):
+        scaled(ad.ones(40, 3), 0.5)
+    assert scaled.traces == traces
+
+
 def parted(x: Any, y: Any) -> Any:
     a = ad.relu(x + y)
     b = ad.sin(a * 2)

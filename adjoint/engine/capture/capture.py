@@ -178,8 +178,6 @@ class Captured(Recordable):
             recalled = self._recall(leaves, structure, ready)
             if recalled is not None:
                 return self._replay(*recalled, leaves, (args, named))
-            if STANCE.word != "default":
-                return self._unrecorded(args, kwargs)
             if self.fullgraph or not self.breaks.covers(leaves, structure):
                 return self._long_way(args, kwargs)
         except Raised as raised:
@@ -188,6 +186,11 @@ class Captured(Recordable):
         except RecordingFailed as refused:
             error = refused.__cause__ or refused
         except LeftToPython:
+            if STANCE.word == "fail_on_recompile":
+                raise RuntimeError(
+                    "Detected recompile when torch.compile stance is 'fail_on_recompile': "
+                    f"{self.families.name} has no recording for these arguments."
+                ) from None
             error = None
         except LookAgain:
             return self._call(args, kwargs)
@@ -203,15 +206,6 @@ class Captured(Recordable):
             raise error
         self.breaks.note(key, error)
         return result
-
-    def _unrecorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call that no recording stands for, while none may be made (`compiler.set_stance`)."""
-        if STANCE.word == "fail_on_recompile":
-            raise RuntimeError(
-                "Detected recompile when torch.compile stance is 'fail_on_recompile': "
-                f"{self.families.name} has no recording for these arguments."
-            )
-        return self.fn(*args, **kwargs)
 
     def _hidden(self) -> dict[str, Any]:
         """The tensors at places that move, as arguments of the call under names of their own."""
@@ -329,18 +323,21 @@ class Captured(Recordable):
     def _find(self, leaves: list[Any], structure: TreeDef) -> Program | None:
         """The program for a call: one there is, or a new one; None: look at the arguments again."""
         key = self._key(leaves, structure)
-        if key not in self.programs and self.free.notice(key, self.programs):
+        records = STANCE.word == "default"  # else calls find what there is, and nothing is learnt
+        if records and key not in self.programs and self.free.notice(key, self.programs):
             key = signature(leaves, structure, self.free.of(structure))
         alike = self.programs.get(key, ())
         for program in alike:
             if program.valid(leaves):
                 program.used = next(_clock)
                 return program
-        if alike and self._move(alike[-1], leaves):
+        if records and alike and self._move(alike[-1], leaves):
             return None
         known = self._known_places()
         traces = self.traces
-        recorded = self._make(key, leaves, structure)
+        recorded = (self._make if records else self._of_family)(key, leaves, structure)
+        if recorded is None and not records:
+            raise LeftToPython  # or refused, as the stance says
         if recorded is None or self._known_places() != known:
             if recorded is not None:
                 recorded.take_back()

@@ -165,7 +165,7 @@ class Recordable(Inspection):
         if array_places(structure, leaves):
             return None
         free = self.free.of(structure)
-        program = self.families.find(key, leaves)
+        program = self._of_family(key, leaves, structure)
         if program is None:
             family = self.families.start(
                 key,
@@ -178,9 +178,16 @@ class Recordable(Inspection):
             if family is None:
                 return None
             self.traces += 1
-            program = self.families.find(key, leaves)
+            program = self._of_family(key, leaves, structure)
             if program is None:
                 family.template.take_back()
+        return program
+
+    def _of_family(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program | None:
+        """A program made from a recording there is, with dynamic sizes."""
+        if array_places(structure, leaves):
+            return None
+        program = self.families.find(key, leaves)
         if program is not None:
             program.prepare(leaves, self.factory)
         return program
