@@ -164,6 +164,21 @@ def test_plans_are_found_by_the_next_who_needs_them(planned: list[Any]) -> None:
     assert planned
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_derivatives_that_show_fewer_sizes_than_their_calls_have(
+    order: int, planned: list[Any]
+) -> None:
+    ways: list[list[tuple[int, int]]] = [[(4, 5), (6, 5), (9, 5)], [(4, 5), (6, 7), (9, 8)]]
+    for calls in ways[::order] * 2:
+        compiled = ad.compile(lambda x, y: x.exp().cumsum(0) * 2 + y.mean())
+        for n, m in calls:
+            x, own = (normal(n, 3).requires_grad_() for _ in range(2))
+            compiled(x, normal(m)).sum().backward()
+            own.exp().cumsum(0).mul(2).sum().backward()
+            ad.testing.assert_close(x.grad, own.grad)
+        assert compiled.traces == 2
+
+
 DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "no blocks": lambda rows: rows["draft"].pop("blocks"),
     "a word outside": lambda rows: rows["draft"]["sized"].append([10**6, 0]),

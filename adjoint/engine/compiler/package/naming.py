@@ -51,13 +51,16 @@ def name_of(step: Launch) -> str:
 def task_key(task: Task, options: Any) -> str:
     """A digest of all that decides a task's plan.
 
-    One whose graph has symbols for sizes is for all of them; what they are computed by is part of
-    its name then.
+    One whose graph has symbols for sizes is for all of them. Which symbols its calls have, of which
+    the graph of a derivative need not show all, and what others are computed by is part of its name
+    then.
     """
     examples = {id(x): i for i, x in enumerate(task.examples)}
     targets, sizing = task.targets, task.sizing
     of_all_sizes = sizing is not None and task.graph is sizing.graph
-    derived = scope_rows(sizing.scope)["derived"] if of_all_sizes else []  # type: ignore[union-attr]
+    symbols: list[Any] = []
+    if sizing is not None and of_all_sizes:
+        symbols = [*scope_rows(sizing.scope)["derived"], *sorted(sizing.sizes)]
     return key_of(
         repr(options),
         get_default_dtype().name,
@@ -70,7 +73,7 @@ def task_key(task: Task, options: Any) -> str:
         rows([x.strides for x in targets]),
         packed(sorted(task.returned)),
         str(task.fragment),
-        literal_bytes(derived),
+        literal_bytes(symbols),
     )
 
 
