@@ -173,9 +173,11 @@ KERNELS: dict[str, Call] = {
 }
 
 
-@pytest.mark.parametrize("dtype", [ad.float32, ad.bfloat16])
+@pytest.mark.parametrize(
+    ("dtype", "kernels"), [(ad.float32, [*KERNELS]), (ad.bfloat16, [*KERNELS][::3])]
+)
 def test_single_kernels_on_the_tape_give_the_same_bits(
-    dtype: Any, programs: Any, monkeypatch: pytest.MonkeyPatch
+    dtype: Any, kernels: list[str], programs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(names, "EVERY", 1)
     for name in ("AFTER", "OFTEN"):
@@ -184,7 +186,8 @@ def test_single_kernels_on_the_tape_give_the_same_bits(
     x, y = operands(dtype)
     special = ad.tensor([[0.0, -0.0, np.inf, -np.inf], [np.nan, 1.0, -1.0, 3e38]]).to(dtype)
     given = [(x, y), (special.requires_grad_(), y), (x, special.detach()), (y.requires_grad_(), x)]
-    for name, call in KERNELS.items():
+    for name in kernels:
+        call = KERNELS[name]
         for pair in given:
             with CONTEXT.having(reference=True):
                 want = results(call, *pair)
@@ -193,7 +196,7 @@ def test_single_kernels_on_the_tape_give_the_same_bits(
             for g, w in zip(got, want, strict=True):
                 np.testing.assert_array_equal(g, w, err_msg=name)
                 np.testing.assert_array_equal(np.signbit(g), np.signbit(w), err_msg=name)
-    assert len(made(programs)) > len(KERNELS) / 2
+    assert len(made(programs)) > len(kernels) / 2
 
 
 def test_small_draws_by_a_fragment_are_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:

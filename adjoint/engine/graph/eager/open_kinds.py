@@ -33,6 +33,7 @@ from adjoint.engine.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from adjoint.engine.graph.eager.open_recordings import OpenRecording
+    from adjoint.engine.graph.sizes.patterns import Numbers
 
 MET = 3  # sizes of an operation before it is recorded for all, which is checked at these
 OFTEN_MET = 6  # the same on the CPU: it costs as much as some sizes by themselves
@@ -42,7 +43,6 @@ REMEMBERED = 128  # sizes of one family
 REFUSALS = 3  # recordings that a target has no plan for before no more are made
 RECORDINGS = 32  # of one family that are kept, the one used last at the end
 FAMILIES = 1 << 10
-Numbers = tuple[int, ...]
 ATOMS = frozenset({bool, str, type(None), DType, Device})  # equal ones of a type are alike
 SEQUENCES = frozenset({tuple, list, Size})
 
