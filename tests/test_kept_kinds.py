@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -153,13 +154,33 @@ def test_rules_are_named_by_what_is_tracked(monkeypatch: pytest.MonkeyPatch) -> 
     assert not any(None in name for name in names)
 
 
-@pytest.mark.parametrize("part", ["compose", "infer", "opaque"])
+@pytest.mark.parametrize("part", ["compose", "infer", "opaque", "wrapped"])
 def test_operations_of_others_have_no_name(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     record = REGISTRY["softmax"]
+    wrapped, part = part == "wrapped", part.replace("wrapped", "compose")
     own = getattr(record, part)
     of_others = True if part == "opaque" else lambda *args, **params: own(*args, **params)
-    monkeypatch.setattr(record, part, of_others)
+    monkeypatch.setattr(record, part, wraps(own)(of_others) if wrapped else of_others)
     assert names_of(lambda: ad.softmax(x, 0), monkeypatch)[0] is None
+
+
+def test_nothing_is_found_or_kept_while_methods_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is recorded then is for this process: a later one has the methods as they are."""
+    exp = ad.Tensor.exp
+    call = lambda: ad.softmax(x, 0)
+    names = names_of(call, monkeypatch)
+    assert None not in names
+    compiled = [ad.compile(lambda x: ad.softmax(x, 1) * 3) for _ in range(2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(ad.Tensor, "exp", wraps(exp)(lambda x: exp(x) + 1))
+        assert {*names_of(call, monkeypatch)} == {None}
+        other = compiled[0](x)
+    assert names_of(call, monkeypatch) == names
+    own = compiled[1](x)
+    ad.testing.assert_close(own, x.softmax(1) * 3)
+    assert not ad.allclose(own, other)
+    monkeypatch.setattr(ad.Tensor, "of_ones_own", lambda x: x + 1, raising=False)
+    assert names_of(call, monkeypatch) == names  # nobody here calls it
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DTYPES, STORAGE_DTYPES, DType
 from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.ownership import REPLACED, is_written_here
 from adjoint.engine.core.spec import Size, Spec, contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.methods import TensorMethods
@@ -56,7 +57,20 @@ class AutogradMeta:
 
 
 class TensorType(type):
-    """Tensor's type: says which names it has not."""
+    """Tensor's type: says which names it has not, and notes which are others' by now."""
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if cls.__base__ is TensorMethods:  # the class itself; who derives from it changes his own
+            if is_written_here(value):
+                REPLACED.pop(name, None)
+            elif name in REPLACED or any(name in base.__dict__ for base in cls.__mro__):
+                REPLACED[name] = value
+        super().__setattr__(name, value)
+
+    def __delattr__(cls, name: str) -> None:
+        super().__delattr__(name)
+        if cls.__base__ is TensorMethods:
+            REPLACED.pop(name, None)
 
     def __getattr__(cls, name: str) -> Any:
         member = HOOKS.find_method(cls, name)

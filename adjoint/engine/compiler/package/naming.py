@@ -14,7 +14,7 @@ from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType, get_default_dtype
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.operations.record import Record
-from adjoint.engine.core.ownership import is_own
+from adjoint.engine.core.ownership import REPLACED, is_written_here
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
@@ -135,7 +135,7 @@ def rows(table: list[tuple[int, ...]]) -> bytes:
 
 
 def _composed_here(record: Record) -> bool:
-    return record.compose is not None and is_own(record.compose)
+    return record.compose is not None and not REPLACED and is_written_here(record.compose)
 
 
 PLAIN = frozenset({int, float, bool, str, complex, type(None)})  # marshal knows them

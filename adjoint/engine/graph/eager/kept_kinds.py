@@ -8,11 +8,11 @@ Note [kept kinds]
     a recording. The name has the package's code and the machine in it, as programs' own names do.
 
     There is a name where all that a kind holds is plain (numbers, text, types, dtypes, devices),
-    the tensors are NumPy's own arrays, and the operation and its rules are functions of the
-    engine's. All else is recorded. The program is the same one, and nothing else changes: which
-    kinds are met, and when an operation is recorded for many sizes (Note [open kinds]), does not
-    hang on what is on disk. Who looks on, a profile say, asks what it is made of, so then it is
-    recorded after all.
+    the tensors are NumPy's own arrays, and the operation, its rules and Tensor's methods, which
+    those call, are functions of the engine's. All else is recorded. The program is the same one,
+    and nothing else changes: which kinds are met, and when an operation is recorded for many sizes
+    (Note [open kinds]), does not hang on what is on disk. Who looks on, a profile say, asks what it
+    is made of, so then it is recorded after all.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from adjoint.engine.autodiff.tape.tape_plan import TapePlan
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType, get_default_dtype
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record, Rule
+from adjoint.engine.core.ownership import REPLACED, is_written_here
 from adjoint.engine.core.spec import Size, Spec
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.tree import flatten
@@ -46,6 +47,8 @@ class Nameless(Exception):
 
 def name_of(key: Any, tensors: Sequence[Tensor], numbers: Sequence[float]) -> bytes | None:
     """The name of a kind; None where it has none."""
+    if REPLACED:
+        return None
     try:
         owner, *rest = key
         arrays = [t._array for t in tensors]
@@ -90,7 +93,9 @@ def is_the_engines(record: Record) -> bool:
     called: list[Any] = [rule.fn for rule in rules if isinstance(rule, Rule)]
     called += [record.infer, record.compose, record.decompose, record.by_channels]
     return all(
-        fn is None or (getattr(fn, "__module__", None) or "").startswith(ENGINE) for fn in called
+        fn is None
+        or ((getattr(fn, "__module__", None) or "").startswith(ENGINE) and is_written_here(fn))
+        for fn in called
     )
 
 
