@@ -335,3 +335,25 @@ def test_curvatures_in_the_tails(
     for got, want in zip(found, (slopes, curvatures), strict=True):
         rtol = 1e-5 if dtype is ad.float32 else 1e-11
         np.testing.assert_allclose(got.numpy(), want, rtol=rtol, atol=2e-44)  # subnormal
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("sizes", [(3, 5), (70, 90), (900, 7), (1, 5000)])
+def test_products_of_a_column_and_a_row(sizes: tuple[int, int], dtype: Any) -> None:
+    """As those of two columns, of which the second adds nothing: zeros are above 0."""
+    draws = np.random.default_rng(7)
+    values = np.array([0.0, -0.0, 1.5, -3.0, 7e9] + [INF, NAN] * (dtype is not np.int32))
+    with np.errstate(invalid="ignore"):
+        column, row = (draws.choice(values, size).astype(dtype) for size in sizes)
+    pairs = [ad.tensor(np.stack([x, np.zeros_like(x)], 1)) for x in (column, row)]
+    want = (pairs[0] @ pairs[1].T).numpy()
+    for x in (ad.tensor(column)[:, None], pairs[0][:, :1], ad.tensor(column[None]).T):
+        for y in (ad.tensor(row)[None], pairs[1].T[:1]):
+            got = x @ y
+            assert got.is_contiguous()
+            assert got.dtype == x.dtype
+            np.testing.assert_array_equal(got.numpy(), want)
+            zero = want == 0
+            np.testing.assert_array_equal(np.signbit(got.numpy()[zero]), np.signbit(want[zero]))
+    with pytest.raises(ad.errors.ShapeError):
+        ad.ones(sizes[0], 2) @ ad.ones(1, sizes[1])

@@ -20,6 +20,7 @@ from adjoint.engine.ops.products.matmul import MATMUL
 _DIRECT = frozenset(d for k, d in NUMPY_OF.items() if k is not bool_ and not k.is_half)
 _WIDE = {NUMPY_OF[d]: accumulator(d) for d in DTYPES if d.is_half}
 _BFLOAT16 = NUMPY_OF[bfloat16]
+OUTER = 1 << 12  # elements from which on one call takes longer than two, of fewer steps each
 
 
 @lowers(MATMUL)
@@ -28,6 +29,8 @@ def matmul(xp: Any, x: Any, y: Any) -> Any:
     if xp is not np and STREAM_CAPTURE.graph is not None:
         return STREAM_CAPTURE.graph.product(x, y)
     if dtype is y.dtype and dtype in _DIRECT:  # the path that must be quick
+        if len(y) == 1 and xp is np and _is_outer(x, y):
+            return _outer(x, y)
         return _by_rows(xp, xp.matmul(x, y))
     if dtype != y.dtype or dtype.kind == "b":
         raise TypeError("matmul: operands of two dtypes, or booleans")  # infer says it better
@@ -36,6 +39,25 @@ def matmul(xp: Any, x: Any, y: Any) -> Any:
         return _by_rows(xp, xp.matmul(x, y))
     wide = _WIDE[dtype]
     return _by_rows(xp, xp.matmul(x.astype(wide), y.astype(wide)).astype(dtype))
+
+
+def _is_outer(x: Any, y: Any) -> bool:
+    """Whether these are one column and one row of real numbers, for a result of some size."""
+    column, row = x.shape, y.shape
+    if len(column) != 2 or len(row) != 2 or column[1] != 1 or x.dtype.kind == "c":
+        return False
+    return bool(column[0] * row[1] >= OUTER)
+
+
+def _outer(x: Any, y: Any) -> Any:
+    """Their product, a term for each element: the library's takes four times as long.
+
+    Sums begin with 0, which such a term may lack the sign of.
+    """
+    out = np.multiply(x, y, order="C")
+    if out.dtype.kind == "f":
+        out += 0
+    return out
 
 
 def _by_rows(xp: Any, out: Any) -> Any:
