@@ -102,3 +102,24 @@ def test_the_number_of_workers_does_not_matter() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(RuntimeError, match="negative output size"):
         pad(ad.ones(3, 4), (-3, -2))
+
+
+@pytest.mark.parametrize("rank", [4, 5])
+def test_images_whose_channels_lie_innermost(rank: int) -> None:
+    """They are rows of channels to the kernel; results lie as they do."""
+    draws = np.random.default_rng(rank)
+    innermost = {4: ad.channels_last, 5: ad.channels_last_3d}[rank]
+    for channels in (2, 7, 16, 33):
+        shape = (2, channels, *draws.integers(2, 6, rank - 2).tolist())
+        x = draws.standard_normal(shape).astype("f4")
+        widths = [(0, 0), *[tuple(draws.integers(-1, 3, 2).tolist()) for _ in shape[1:]]]
+        widths[1] = widths[1] if channels == 7 else (0, 0)
+        want = padded(x, widths, -2)
+        given_ = ad.tensor(x).contiguous(memory_format=innermost).requires_grad_()
+        got = pad(given_, given_widths(widths), value=-2)
+        np.testing.assert_array_equal(got.detach().numpy(), want)
+        if 0 not in want.shape:
+            assert got.is_contiguous(memory_format=innermost)
+        got.sum().backward()
+        kept = padded(np.ones_like(want), [(-a, -b) for a, b in widths], 0)
+        np.testing.assert_array_equal(given_.grad.numpy(), kept)

@@ -46,8 +46,7 @@ def constant_pad(self: Tensor, widths: Widths, value: Any) -> Tensor:
 def _padded(self: Tensor, widths: Widths, value: Any) -> Tensor:
     """The same, as what is kept put into a tensor of the constant."""
     if goes_by_channels(self):
-        first, second, *others = widths
-        return channels_second(_padded(channels_last(self), [first, *others, second], value))
+        return channels_second(_padded(channels_last(self), _last(widths), value))
     shape = self._array.shape
     new = [n + a + b for n, (a, b) in zip(shape, widths, strict=True)]
     if any(n < 0 for n in new):
@@ -77,6 +76,17 @@ def _padded(self: Tensor, widths: Widths, value: Any) -> Tensor:
     return scatter(whole, inner, (SLICE, {"index": place}))
 
 
+def _last(widths: Widths) -> Widths:
+    """Those of images (N, C, ...) for (N, ..., C)."""
+    first, second, *others = widths
+    return (first, *others, second)
+
+
+def _by_channels(x: Tensor, widths: Widths, value: Any) -> Tensor:
+    """Images whose channels lie innermost as rows of channels, by the kernel that pads rows."""
+    return channels_second(CONSTANT_PAD(channels_last(x), widths=_last(widths), value=value))
+
+
 def _cut(g: Tensor, widths: Widths) -> Tensor:
     """What comes back to the elements that were kept; none to those that were cut."""
     return g.constant_pad([(-before, -after) for before, after in widths], 0)
@@ -91,7 +101,7 @@ CONSTANT_PAD = composite(
     fragment="plain",
     rounding="exact",
     keeps_layout="images",
-    by_channels=_padded,
+    by_channels=_by_channels,
 )
 
 
