@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy import ndarray
 
@@ -59,13 +59,15 @@ class AutogradMeta:
 class TensorType(type):
     """Tensor's type: says which names it has not, and notes which are others' by now."""
 
-    def __setattr__(cls, name: str, value: Any) -> None:
-        if cls.__base__ is TensorMethods:  # the class itself; who derives from it changes his own
-            if is_written_here(value):
-                REPLACED.pop(name, None)
-            elif name in REPLACED or any(name in base.__dict__ for base in cls.__mro__):
-                REPLACED[name] = value
-        super().__setattr__(name, value)
+    if not TYPE_CHECKING:  # by which a checker would take any name for one that can be set
+
+        def __setattr__(cls, name: str, value: Any) -> None:
+            if cls.__base__ is TensorMethods:  # not who derives from the class
+                if is_written_here(value):
+                    REPLACED.pop(name, None)
+                elif name in REPLACED or any(name in base.__dict__ for base in cls.__mro__):
+                    REPLACED[name] = value
+            super().__setattr__(name, value)
 
     def __delattr__(cls, name: str) -> None:
         super().__delattr__(name)
