@@ -20,6 +20,8 @@ from adjoint.nn.modules import container, module, rnn, transformer
 from adjoint.nn.modules.utils import _list_with_default
 from adjoint.nn.parallel import _functions
 from adjoint.nn.parallel.distributed import _find_tensors
+from adjoint.nn.utils import prune
+from adjoint.utils import _device
 
 F: Any = ad.nn.functional
 
@@ -42,7 +44,6 @@ IMPORTED = {
     "quantization.fuse_modules": "fuse_modules",
     "testing._comparison": "assert_close",
     "vision.models._api": "register_model Weights get_model get_weight list_models",
-    "vision.ops._utils": "_upcast",
     "vision.transforms._functional_pil": "get_dimensions adjust_hue rotate",
     "vision.transforms._presets": "ImageClassification ObjectDetection",
     "vision.transforms.transforms": "_setup_size RandomResizedCrop",
@@ -268,3 +269,36 @@ def test_functions_that_inherit_from_the_older_class() -> None:
     y.sum().backward()
     assert y.tolist() == [0.0, 2.0]
     assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_functions_make_their_tensors_on_a_device() -> None:
+    @_device.set_device("meta")
+    def made() -> Any:
+        return ad.zeros(2)
+
+    assert made().device.type == "meta"
+    assert ad.zeros(2).device.type == "cpu"
+    for make in (ad.zeros, ad.fft.rfftfreq, ad.sparse_coo_tensor):
+        assert make in _device._device_constructors()
+    assert ad.zeros_like not in _device._device_constructors()
+    for make in (ad.arange, ad.hann_window, ad.eye, ad.randperm):
+        with ad.device("meta"):
+            assert make(3).device.type == "meta"
+
+
+def test_parts_of_pruning() -> None:
+    assert prune._compute_nparams_toprune(0.5, 7) == 4
+    assert prune._compute_nparams_toprune(3, 7) == 3
+    t = ad.arange(6.0).reshape(2, 3)
+    np.testing.assert_allclose(prune._compute_norm(t, 2, 0).numpy(), [5**0.5, 50**0.5])
+    np.testing.assert_allclose(prune._compute_norm(t, 1, -1).numpy(), [3, 5, 7])
+    prune._validate_pruning_amount(0.9, 2)
+    for check, given, error in (
+        (prune._validate_pruning_amount_init, (1.5,), ValueError),
+        (prune._validate_pruning_amount_init, ("1",), TypeError),
+        (prune._validate_pruning_amount, (3, 2), ValueError),
+        (prune._validate_structured_pruning, (t[0],), ValueError),
+        (prune._validate_pruning_dim, (t, 2), IndexError),
+    ):
+        with pytest.raises(error):
+            check(*given)

@@ -14,6 +14,7 @@ from adjoint.optim import _functional, _multi_tensor, optimizer
 
 ADAM = {"beta1": 0.9, "beta2": 0.99, "lr": 0.05, "weight_decay": 0.1, "eps": 1e-8}
 ADAM_STATE = {"exp_avgs": 0.0, "exp_avg_sqs": 0.0}
+UNSCALED = {"grad_scale": None, "found_inf": None}
 MUON = {"ns_coefficients": (3.4445, -4.775, 2.0315), "ns_steps": 5, "eps": 1e-7}
 # Function; the lists it takes after gradients (first numbers; None: no tensors; "steps": counts);
 # its options.
@@ -30,6 +31,32 @@ FORMS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     ("adam", {**ADAM_STATE, "max_exp_avg_sqs": [], "state_steps": 0.0}, {**ADAM, "amsgrad": False}),
     ("adam", {**ADAM_STATE, "max_exp_avg_sqs": 0.0, "state_steps": 3.0}, {**ADAM, "amsgrad": True}),
+    (
+        "sgd._single_tensor_sgd",
+        {"momentum_buffer_list": [None] * 3},
+        {
+            **UNSCALED,
+            "weight_decay": 0.1,
+            "momentum": 0.9,
+            "lr": 0.1,
+            "dampening": 0.2,
+            "nesterov": False,
+            "has_sparse_grad": False,
+        },
+    ),
+    (
+        "adam._single_tensor_adam",
+        {**ADAM_STATE, "max_exp_avg_sqs": 0.0, "state_steps": 3.0},
+        {
+            **UNSCALED,
+            **ADAM,
+            "amsgrad": True,
+            "has_complex": False,
+            "capturable": False,
+            "differentiable": False,
+            "decoupled_weight_decay": True,
+        },
+    ),
     (
         "adamw",
         {**ADAM_STATE, "max_exp_avg_sqs": [], "state_steps": 0.0},

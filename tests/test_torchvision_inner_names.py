@@ -11,6 +11,8 @@ import pytest
 import adjoint as ad
 from adjoint.vision import models, utils
 from adjoint.vision.models import _utils as parts
+from adjoint.vision.models import resnet, vgg
+from adjoint.vision.ops import _utils as box_parts
 from adjoint.vision.ops import boxes
 from adjoint.vision.transforms import _functional_video as clips
 from adjoint.vision.transforms import _setup_size, functional
@@ -117,3 +119,49 @@ def test_helpers_of_transforms() -> None:
     np.testing.assert_allclose(same, [1, 0, 0, 0, 1, 0, 0, 0], atol=1e-6)
     quarter = functional._get_inverse_affine_matrix([0, 0], 90, [0, 0], 1.0, [0, 0])
     np.testing.assert_allclose(quarter, [0, 1, 0, -1, 0, 0], atol=1e-9)
+
+
+def test_networks_of_other_plans() -> None:
+    assert [sum(word != "M" for word in vgg.cfgs[x]) + 3 for x in "ABDE"] == [11, 13, 16, 19]
+    with ad.device("meta"):
+        pairs: list[Any] = [
+            (resnet._resnet(resnet.BasicBlock, [2, 2, 2, 2], None, True), resnet.resnet18()),
+            (vgg._vgg("A", True, None, True, num_classes=5), vgg.vgg11_bn(num_classes=5)),
+        ]
+    for ours, named in pairs:
+        shapes = [{k: tuple(v.shape) for k, v in m.state_dict().items()} for m in (ours, named)]
+        assert shapes[0] == shapes[1]
+
+
+class _Published:
+    def __init__(self, state: Any) -> None:
+        self.state = state
+
+    def get_state_dict(self) -> Any:
+        return self.state
+
+
+def test_weights_of_other_plans_are_read() -> None:
+    small = resnet._resnet(resnet.BasicBlock, [1, 1, 1, 1], num_classes=2)
+    weights: Any = _Published(small.state_dict())
+    again = resnet._resnet(resnet.BasicBlock, [1, 1, 1, 1], weights, num_classes=2)
+    for a, b in zip(small.parameters(), again.parameters(), strict=True):
+        np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+
+
+def test_boxes_of_several_images() -> None:
+    first, second = ad.tensor([[0.0, 1, 2, 3]]), ad.tensor([[4.0, 5, 6, 7], [1, 1, 2, 2]])
+    rois = box_parts.convert_boxes_to_roi_format([first, second])
+    assert rois.tolist() == [[0, 0, 1, 2, 3], [1, 4, 5, 6, 7], [1, 1, 1, 2, 2]]
+    for good in (rois, [first, second]):
+        box_parts.check_roi_boxes_shape(good)
+    for bad in (first, [rois]):
+        with pytest.raises(ValueError, match="expected boxes"):
+            box_parts.check_roi_boxes_shape(bad)
+    assert box_parts._upcast is boxes._upcast
+    nn = ad.nn
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Sequential(nn.LayerNorm(3)))
+    norms, others = box_parts.split_normalization_params(net)
+    assert [tuple(p.shape) for p in norms] == [(3,)] * 4
+    assert [tuple(p.shape) for p in others] == [(3, 2), (3,)]
+    assert len(box_parts.split_normalization_params(net, [nn.LayerNorm])[0]) == 2

@@ -81,7 +81,6 @@ TABLE: dict[str, str] = {
     "vision.models._api": "vision.models",
     "vision.models.mobilenet": "vision.models",
     "vision.models.utils": "hub",
-    "vision.ops._utils": "vision.ops.boxes",
     "vision.ops.ciou_loss": "vision.ops",
     "vision.ops.deform_conv": "vision.ops",
     "vision.ops.diou_loss": "vision.ops",

@@ -189,9 +189,9 @@ def resnet50(num_classes: int = 1000, **options: Any) -> ResNet:
 
 def resnet101(num_classes: int = 1000, **options: Any) -> ResNet:
     """ResNet-101: 44,549,160 parameters."""
-    return ResNet(Bottleneck, (3, 4, 23, 3), num_classes, **options)
+    return ResNet(Bottleneck, (3, 4, 23, 3), num_classes, **_without_weights("resnet101", options))
 
 
 def resnet152(num_classes: int = 1000, **options: Any) -> ResNet:
     """ResNet-152: 60,192,808 parameters."""
-    return ResNet(Bottleneck, (3, 8, 36, 3), num_classes, **options)
+    return ResNet(Bottleneck, (3, 8, 36, 3), num_classes, **_without_weights("resnet152", options))

@@ -146,3 +146,26 @@ def sgd(
         nesterov=nesterov,
         maximize=maximize,
     )
+
+
+def _single_tensor_sgd(
+    params: Tensors,
+    grads: Tensors,
+    momentum_buffer_list: list[Tensor | None],
+    grad_scale: Tensor | None,
+    found_inf: Tensor | None,
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+    has_sparse_grad: bool,
+) -> None:
+    """`sgd` of one parameter after the other, as programs that copy PyTorch's call it."""
+    sgd(
+        params, grads, momentum_buffer_list, has_sparse_grad, False, None, grad_scale, found_inf,
+        weight_decay=weight_decay, momentum=momentum, lr=lr, dampening=dampening,
+        nesterov=nesterov, maximize=maximize,
+    )  # fmt: skip

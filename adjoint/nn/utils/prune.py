@@ -191,7 +191,7 @@ def _along(t: Tensor, dim: int, index: Any) -> tuple[Any, ...]:
     return tuple(where)
 
 
-def _check_amount(amount: Any) -> None:
+def _validate_pruning_amount_init(amount: Any) -> None:
     if not isinstance(amount, Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     whole = isinstance(amount, Integral)
@@ -202,25 +202,36 @@ def _check_amount(amount: Any) -> None:
         )
 
 
-def _count(amount: Any, size: int) -> int:
-    """How many of `size` an amount means."""
-    if not isinstance(amount, Integral):
-        return round(amount * size)
-    if int(amount) > size:
+def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
+    if isinstance(amount, Integral) and int(amount) > tensor_size:
         raise ValueError(
-            f"amount={amount} should be smaller than the number of parameters to prune={size}"
+            f"amount={amount} should be smaller than the number of parameters to "
+            f"prune={tensor_size}"
         )
-    return int(amount)
 
 
-def _check_structured(t: Tensor, dim: int) -> None:
+def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
+    """How many of `tensor_size` an amount means."""
+    return int(amount) if isinstance(amount, Integral) else round(amount * tensor_size)
+
+
+def _validate_structured_pruning(t: Tensor) -> None:
     if t.dim() <= 1:
         raise ShapeValueError(
             "Structured pruning can only be applied to multidimensional tensors. Found tensor of "
             f"shape {t.shape} with {t.dim()} dims"
         )
+
+
+def _validate_pruning_dim(t: Tensor, dim: int) -> None:
     if dim >= t.dim():
         raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
+
+
+def _compute_norm(t: Tensor, n: Any, dim: int) -> Tensor:
+    """The norm of each slice along a dimension."""
+    kept_dim = dim % t.dim()
+    return t.norm(n, [d for d in range(t.dim()) if d != kept_dim])
 
 
 class Identity(BasePruningMethod):
@@ -239,7 +250,7 @@ class RandomUnstructured(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def __init__(self, amount: float) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
     def _ranks(self, t: Tensor) -> Tensor:
@@ -248,7 +259,8 @@ class RandomUnstructured(BasePruningMethod):
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask there is, with the lowest-ranked elements at zero."""
-        count = _count(self.amount, t.nelement())
+        _validate_pruning_amount(self.amount, t.nelement())
+        count = _compute_nparams_toprune(self.amount, t.nelement())
         mask = default_mask.clone().reshape(-1)
         if count:
             lowest = self._ranks(t).reshape(-1).topk(count, largest=False).indices
@@ -269,7 +281,7 @@ class RandomStructured(BasePruningMethod):
     PRUNING_TYPE = "structured"
 
     def __init__(self, amount: float, dim: int = -1) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
         self.dim = dim
 
@@ -279,9 +291,11 @@ class RandomStructured(BasePruningMethod):
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask there is, with the lowest-ranked slices at zero."""
-        _check_structured(t, self.dim)
+        _validate_structured_pruning(t)
+        _validate_pruning_dim(t, self.dim)
         size = t.shape[self.dim]
-        count = _count(self.amount, size)
+        _validate_pruning_amount(self.amount, size)
+        count = _compute_nparams_toprune(self.amount, size)
         if not count:
             return default_mask
         mask = zeros_like(t)
@@ -297,8 +311,7 @@ class LnStructured(RandomStructured):
         self.n = n
 
     def _ranks(self, t: Tensor) -> Tensor:
-        kept_dim = self.dim % t.dim()
-        return t.norm(self.n, [d for d in range(t.dim()) if d != kept_dim])
+        return _compute_norm(t, self.n, self.dim)
 
 
 class CustomFromMask(BasePruningMethod):

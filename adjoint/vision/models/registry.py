@@ -161,6 +161,13 @@ def network(build: Builder) -> Builder:
     return make
 
 
+def with_weights(model: Any, weights: Weights | None) -> Any:
+    """A network with published weights, if any are meant."""
+    if weights is not None:
+        model.load_state_dict(weights.get_state_dict())
+    return model
+
+
 def refuse_backbone(name: str, weights: Any) -> None:
     """Backbones start at random: their published weights would have to be downloaded."""
     if weights is not None:

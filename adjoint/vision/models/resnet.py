@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.models import resnet as plain
@@ -11,7 +11,7 @@ from adjoint.models.resnet import Bottleneck as Bottleneck
 from adjoint.models.resnet import ResNet as ResNet
 from adjoint.models.resnet import conv1x1 as conv1x1
 from adjoint.models.resnet import conv3x3 as conv3x3
-from adjoint.vision.models.registry import network, weights_in
+from adjoint.vision.models.registry import Weights, network, weights_in, with_weights
 
 resnet18 = network(plain.resnet18)
 resnet34 = network(plain.resnet34)
@@ -27,6 +27,17 @@ PLANS = {
     "wide_resnet50_2": ((3, 4, 6, 3), 1, 128),
     "wide_resnet101_2": ((3, 4, 23, 3), 1, 128),
 }
+
+
+def _resnet(
+    block: type[BasicBlock | Bottleneck],
+    layers: Sequence[int],
+    weights: Weights | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> ResNet:
+    """A network of another plan; published weights are read from the hub's folder."""
+    return with_weights(ResNet(block, layers, **options), weights)
 
 
 def _builder(name: str) -> Callable[..., Any]:

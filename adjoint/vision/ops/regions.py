@@ -15,12 +15,13 @@ import numpy as np
 from adjoint import nn
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.errors import ShapeError, ShapeValueError
-from adjoint.engine.ops.create.creation import full, zeros
+from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.image.pixels import grid_sample
 from adjoint.engine.ops.products.einsum import einsum
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.parameter import Parameter
+from adjoint.vision.ops._utils import check_roi_boxes_shape, convert_boxes_to_roi_format
 from adjoint.vision.ops.recorded import by_records, roi_align_record
 
 CHUNK = 64  # regions at once: what is between the two products is as large as they are many
@@ -32,17 +33,8 @@ def _pair(size: Any) -> tuple[int, int]:
 
 def as_rois(boxes: Any) -> Tensor:
     """Boxes as (K, 5), the image's number first, from a list of (L, 4) an image."""
-    if isinstance(boxes, Tensor):
-        if boxes.ndim != 2 or boxes.shape[1] != 5:
-            raise ShapeValueError(f"expected boxes (K, 5), received shape {tuple(boxes.shape)}")
-        return boxes
-    parts = []
-    for number, part in enumerate(boxes):
-        if part.ndim != 2 or part.shape[1] != 4:
-            raise ShapeValueError(f"expected boxes (L, 4), received shape {tuple(part.shape)}")
-        index = full((part.shape[0], 1), number, dtype=part.dtype, device=part.device)
-        parts.append(cat([index, part], 1))
-    return cat(parts, 0)
+    check_roi_boxes_shape(boxes)
+    return boxes if isinstance(boxes, Tensor) else convert_boxes_to_roi_format(boxes)
 
 
 def _sampled(start: float, length: float, bins: int, size: int, ratio: int) -> Any:
