@@ -302,6 +302,45 @@ def test_partials_of_narrow_operands_are_as_precise_as_wide_ones(name: str, coun
             )
 
 
+DIVIDED: dict[str, tuple[Any, Any]] = {  # d out is dx divided by the second
+    "div": (lambda x: x / ad.full_like(x, 3), lambda x: np.full_like(x, 3)),
+    "number": (lambda x: x / 3, lambda x: np.full_like(x, 3)),
+    "log": (ad.log, lambda x: x),
+    "log1p": (ad.log1p, lambda x: x + 1),
+    "sqrt": (ad.sqrt, lambda x: 2 * np.sqrt(x)),
+    "atan": (ad.atan, lambda x: x * x + 1),
+    "mean": (lambda x: x.reshape(-1, 3).mean(1), lambda x: np.full_like(x, 3)),
+}
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+@pytest.mark.parametrize("count", [9, 3000])
+def test_gradients_of_quotients_are_rounded_once(name: str, count: int) -> None:
+    fn, divisor = DIVIDED[name]
+    generator = np.random.default_rng(0)
+    elements = generator.uniform(0.5, 2.5, count).astype(np.float32)
+    x = ad.tensor(elements, requires_grad=True)
+    g = ad.tensor(generator.standard_normal(fn(x).numel()).astype(np.float32))
+    along = np.repeat(g.numpy(), count // g.numel()) / divisor(elements)
+
+    def pulled(x: Any) -> Any:
+        return ad.autograd.grad(fn(x), x, g)[0]
+
+    for found in (pulled(x), ad.compile(pulled)(x), ad.func.vjp(fn, x.detach())[1](g)[0]):
+        assert found.numpy().tobytes() == along.tobytes()
+    if name != "mean":
+        assert ad.func.jvp(fn, (x.detach(),), (g,))[1].numpy().tobytes() == along.tobytes()
+        each = ad.vmap(lambda x, g: ad.func.vjp(fn, x)[1](g)[0])(x.detach(), g)
+        assert each.numpy().tobytes() == along.tobytes()
+
+
+def test_a_quotient_whose_inverse_is_too_large_has_a_gradient() -> None:
+    for divisor in (1e-40, ad.tensor(1e-40)):
+        x = ad.tensor([2.0], requires_grad=True)
+        (g,) = ad.autograd.grad(x / divisor, x, ad.tensor([1e-5]))
+        assert values(g) == pytest.approx([1e35], rel=1e-4)
+
+
 def test_complex_gradients_follow_the_conjugate_convention() -> None:
     z = ad.tensor([3 + 4j], dtype=ad.complex128, requires_grad=True)
     (g,) = ad.autograd.grad(z.abs().sum(), z)

@@ -26,6 +26,19 @@ from adjoint.engine.core.value import TensorBase
 Fn = Callable[..., Any]
 
 
+class Inverse:
+    """The partial 1 / divisor: tangents and cotangents are divided by it, not multiplied by 1 / it.
+
+    That rounds once, not twice, as PyTorch's rules do, and where 1 / divisor is beyond the largest
+    number a quotient need not be.
+    """
+
+    __slots__ = ("divisor",)
+
+    def __init__(self, divisor: Any) -> None:
+        self.divisor = divisor
+
+
 def elementwise(
     name: str,
     *partials: Fn | float | None,
@@ -39,8 +52,9 @@ def elementwise(
     """An operation on corresponding elements, with broadcasting.
 
     Each partial is d out / d operand: a function of what it needs, a constant, or None where
-    there is no gradient. A partial that returns booleans selects rather than multiplies. For a
-    real result of complex operands a partial p means that d out is the real part of p times dx.
+    there is no gradient. A partial that returns booleans selects rather than multiplies, and one
+    that is an `Inverse` divides. For a real result of complex operands a partial p means that d out
+    is the real part of p times dx.
     `accepts` names the categories of dtype it computes in (bool, int, float, complex), `tensors`
     says how many of the first operands cannot be numbers; `check` is called with the operands'
     specs and numbers where a refusal depends on more; `infer_dtype` gives the result's dtype
@@ -272,9 +286,10 @@ def partial_for(g: Any, fn: Fn, arguments: Sequence[Any]) -> Any:
 def _wide_partial(g: Any, fn: Fn, arguments: Sequence[Any]) -> Any:
     """The partial of operands of other dtypes than g's; one that is an operand loses nothing."""
     partial = fn(*arguments)
-    if not isinstance(partial, TensorBase) or partial.dtype.category == BOOL:  # type: ignore[attr-defined]
+    made = partial.divisor if partial.__class__ is Inverse else partial
+    if not isinstance(made, TensorBase) or made.dtype.category == BOOL:  # type: ignore[attr-defined]
         return partial
-    if any(partial is x for x in arguments):
+    if any(made is x for x in arguments):
         return partial
     wide = g.dtype.to_real()
     widened = [_widened(x, wide) for x in arguments]
@@ -302,6 +317,8 @@ def apply_partial(g: Any, p: Any, conjugate: bool) -> Any:
         if category == BOOL:
             return g.where(p, 0)
         return g * (p.conj() if conjugate and category == COMPLEX else p)  # type: ignore[attr-defined]
+    if p.__class__ is Inverse:
+        return _divided(g, p.divisor, conjugate)
     if isinstance(p, HostScalar):  # comparing it would fix its value
         return g * p
     if p is False:  # the gradient is there, and zero
@@ -311,6 +328,14 @@ def apply_partial(g: Any, p: Any, conjugate: bool) -> Any:
     if p == -1:
         return -g
     return g * (p.conjugate() if conjugate and isinstance(p, complex) else p)
+
+
+def _divided(g: Any, divisor: Any, conjugate: bool) -> Any:
+    """A tangent divided by what a partial is the inverse of, or a cotangent by its conjugate."""
+    if isinstance(divisor, TensorBase):
+        turned = conjugate and divisor.dtype.is_complex  # type: ignore[attr-defined]
+        return g / (divisor.conj() if turned else divisor)  # type: ignore[attr-defined]
+    return g / (divisor.conjugate() if conjugate and isinstance(divisor, complex) else divisor)
 
 
 def fit(g: Any, spec: Spec) -> Any:

@@ -33,13 +33,6 @@ def converted(fn: Callable[..., Any], x: Any, *args: Any) -> Any:
     return HostScalar.computed(fn, x, *args) if isinstance(x, HostScalar) else fn(x, *args)
 
 
-def reciprocal(x: Any) -> Any:
-    """1 / x, where a zero number gives infinity as a zero element would."""
-    if is_tensor(x) or isinstance(x, HostScalar) or x != 0:
-        return 1 / x
-    return complex("nan") if isinstance(x, complex) else math.copysign(math.inf, x)
-
-
 def log(x: Any) -> Any:
     """The logarithm, of a number as of an element: -inf at 0, NaN below it."""
     if is_tensor(x):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.families import Inverse, elementwise
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.ops.common.scalars import reciprocal as inverse
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 # Operands, not the result, are saved: the result may then be written to, as PyTorch's may.
 DIV = elementwise(
     "div",
-    lambda y: inverse(y),
+    lambda y: Inverse(y),
     lambda x, y: -(x / y) / y,
     promotion="float",
     cost="slow",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.families import Inverse, elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.common.scalars import log as log_of
@@ -27,7 +27,7 @@ def _xlogy_x(x: Any, y: Any) -> Any:
 
 
 def _logit_partial(x: Any) -> Any:
-    return (1 / (x * (1 - x))).masked_fill((x < 0) | (x > 1), math.nan)
+    return Inverse((x * (1 - x)).masked_fill((x < 0) | (x > 1), math.nan))
 
 
 EXP = elementwise(
@@ -39,13 +39,13 @@ EXP2 = elementwise(
 EXPM1 = elementwise(
     "expm1", lambda out: out + 1, promotion="float", cost="function", fragment="costly"
 )
-LOG = elementwise("log", lambda x: 1 / x, promotion="float", cost="function")
-LOG2 = elementwise("log2", lambda x: 1 / (x * LN2), promotion="float", cost="function")
+LOG = elementwise("log", lambda x: Inverse(x), promotion="float", cost="function")
+LOG2 = elementwise("log2", lambda x: Inverse(x * LN2), promotion="float", cost="function")
 LOG10 = elementwise(
-    "log10", lambda x: 1 / (x * LN10), promotion="float", cost="function", fragment="costly"
+    "log10", lambda x: Inverse(x * LN10), promotion="float", cost="function", fragment="costly"
 )
 LOG1P = elementwise(
-    "log1p", lambda x: 1 / (x + 1), promotion="float", cost="function", fragment="costly"
+    "log1p", lambda x: Inverse(x + 1), promotion="float", cost="function", fragment="costly"
 )
 SIGMOID = elementwise(
     "sigmoid",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeError
-from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.families import Inverse, elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.promotion import common_dtype
@@ -50,7 +50,7 @@ def _pow_exponent(x: Any, y: Any, out: Any) -> Any:
 POW = elementwise("pow", _pow_base, _pow_exponent, accepts="ifc", cost="function")
 SQRT = elementwise(
     "sqrt",
-    lambda out: 0.5 / out,
+    lambda out: Inverse(out + out),
     promotion="float",
     cost="slow",
     rounding="arithmetic",

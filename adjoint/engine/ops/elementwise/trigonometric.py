@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32
-from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.families import Inverse, elementwise
 from adjoint.engine.core.operations.public import public
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ ASIN = elementwise(
 ACOS = elementwise(
     "acos", lambda x: -(1 - x * x).rsqrt(), promotion="float", cost="function", fragment="costly"
 )
-ATAN = elementwise("atan", lambda x: 1 / (x * x + 1), promotion="float", cost="function")
+ATAN = elementwise("atan", lambda x: Inverse(x * x + 1), promotion="float", cost="function")
 SINH = elementwise(
     "sinh", lambda x: x.cosh(), promotion="float", cost="function", fragment="costly"
 )
@@ -69,7 +69,7 @@ COSH = elementwise(
 TANH = elementwise("tanh", lambda out: 1 - out * out, promotion="float", cost="function")
 ASINH = elementwise("asinh", lambda x: (x * x + 1).rsqrt(), promotion="float", fragment="function")
 ACOSH = elementwise("acosh", _acosh_partial, promotion="float", fragment="function")
-ATANH = elementwise("atanh", lambda x: 1 / (1 - x * x), promotion="float", fragment="costly")
+ATANH = elementwise("atanh", lambda x: Inverse(1 - x * x), promotion="float", fragment="costly")
 ATAN2 = elementwise(
     "atan2",
     lambda x, y: _atan2_partial(y, x, y),
