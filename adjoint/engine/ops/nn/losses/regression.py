@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import ShapeValueError
-from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.families import composite, fit
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.promotion import common_dtype
@@ -208,7 +208,35 @@ def _poisson(x: Tensor, y: Tensor, log_input: bool, full: bool, eps: float) -> T
     return loss
 
 
-POISSON_NLL_LOSS = loss_record("poisson_nll_loss", _poisson)
+@in_float32
+def _by_rate(g: Tensor, x: Tensor, y: Tensor, log_input: bool, eps: float) -> Tensor:
+    """The cotangent of x; near the best x numbers cancel, which every mode is to round alike."""
+    slope = x.exp() - y if log_input else 1 - y / (x + eps)
+    return g * (slope.conj() if slope.dtype.is_complex else slope)
+
+
+@in_float32
+def _by_count(g: Tensor, x: Tensor, y: Tensor, log_input: bool, full: bool, eps: float) -> Tensor:
+    slope = -x if log_input else -(x + eps).log()
+    if full:
+        small = y <= 1
+        safe = y.masked_fill(small, 2)
+        slope = slope + (safe.log() + 0.5 / safe).masked_fill(small, 0)
+    return g * (slope.conj() if slope.dtype.is_complex else slope)
+
+
+# Operands are of any shapes and dtypes that broadcast, unlike those of the losses above.
+POISSON_NLL_LOSS = composite(
+    "poisson_nll_loss",
+    in_float32(_poisson),
+    lambda g, x, y, x_spec, log_input, eps: fit(_by_rate(g, x, y, log_input, eps), x_spec),
+    lambda g, x, y, y_spec, log_input, full, eps: fit(
+        _by_count(g, x, y, log_input, full, eps), y_spec
+    ),
+    operands=("x", "y"),
+    fragment="composed",
+    keeps_layout=True,
+)
 
 
 @public(namespaces=FUNCTIONAL)
