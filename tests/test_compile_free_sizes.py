@@ -130,6 +130,7 @@ def test_calls_of_random_sizes_are_as_in_eager_mode(name: str, seed: int) -> Non
         (lambda x, n: x[:n], [(ramp(9), n) for n in (2, 3, 4, 5, 6)], 2),
         (lambda x: (x * 2, x.shape[0]), [(ramp(n),) for n in (4, 5, 6, 7)], 2),
         (lambda x: x.where(x > 2, ad.tensor(0.5)), [(ramp(n),) for n in (4, 5, 6, 7)], 2),
+        (lambda x: (x + 1 / len(x)) + ad.zeros(len(x)), [(ramp(n),) for n in (4, 5, 6, 7)], 2),
         (lambda x: x[ad.tensor([1, 0])] * x.sum(), [(ramp(n),) for n in (4, 5, 6, 7)], 2),
     ],
 )

@@ -70,7 +70,7 @@ def never_negative_zero(x: Any, depth: int = 4) -> bool:
     number = number_in(x)
     if number is not None:
         return number != 0 or copysign(1.0, number) > 0
-    node = x.node
+    node = x.node if x.__class__ is Value else None  # else a number of sizes, of any value
     if node is None or depth == 0:
         return False
     name = node.record.name
