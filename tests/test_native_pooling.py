@@ -217,3 +217,23 @@ def test_elements_that_are_only_moved(seed: int, dtype: str) -> None:
             places = np.minimum(np.arange(size, dtype=np.float32) * np.float32(n / size), n - 1)
             right = right.take(places.astype(int), axis=d + 2)
         assert np.array_equal(F.interpolate(y, wanted).double().numpy(), right)
+
+
+@pytest.mark.parametrize("sizes", [(6, 10), (3, 15), (9, 5), (3, 5), (4, 10), (6, 4, 6)])
+def test_pixels_of_channels_innermost_are_repeated(sizes: tuple[int, ...]) -> None:
+    """To whole multiples, some or all of one, and others: as images in rows, in memory of its own."""
+    source = (3, 5, 2)[: len(sizes)]
+    innermost = {2: ad.channels_last, 3: ad.channels_last_3d}[len(sizes)]
+    rows = ad.randn(4, 33, *source)
+    weights = ad.randn(4, 33, *sizes)
+    made = []
+    for x in (rows.clone(), rows.clone(memory_format=innermost)):
+        for _ in range(3):  # met again, it is a program
+            x.requires_grad_().grad = None
+            out = ad.nn.functional.interpolate(x, size=sizes)
+            (out * weights).sum().backward()
+        assert out.data_ptr() != x.data_ptr()
+        made.append((out.detach(), x.grad))
+    assert made[1][0].is_contiguous(memory_format=innermost)
+    assert ad.equal(made[0][0], made[1][0])
+    assert ad.allclose(made[0][1], made[1][1], rtol=1e-5, atol=1e-5)

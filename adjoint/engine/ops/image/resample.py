@@ -294,7 +294,19 @@ def _by_views(x: Tensor, rules: Rules, transposed: bool) -> Tensor:
 
 def _is_by_views(x: Tensor, rules: Rules) -> bool:
     """On a GPU, where such programs are one kernel and there is no other one."""
-    return x.device.type == "cuda" and all(whole_windows(rule) is not None for _, rule in rules)
+    return x.device.type == "cuda" and _are_whole(rules)
+
+
+def _are_whole(rules: Rules) -> bool:
+    """Whether all windows lie side by side."""
+    return all(whole_windows(rule) is not None for _, rule in rules)
+
+
+def _repeats_rows(rules: Rules, divisor: float | None, transposed: bool) -> bool:
+    """Whether rows of channels are just repeated: copied once, to where they all belong."""
+    if transposed or divisor is not None or any(rule[0] != "nearest" for _, rule in rules):
+        return False
+    return _are_whole(rules) and any(rule[2] > rule[1] for _, rule in rules)
 
 
 # -- edges ---------------------------------------------------------------------------------------
@@ -343,6 +355,8 @@ def _with_edges(x: Tensor, dim: int, rule: Rule) -> Tensor:
 def _resample_all(x: Tensor, rules: Rules, divisor: float | None, transposed: bool) -> Tensor:
     if goes_by_channels(x) and all(dim > 1 for dim, _ in rules):
         moved = tuple([(dim - 1, rule) for dim, rule in rules])
+        if _repeats_rows(rules, divisor, transposed):
+            return channels_second(_by_views(channels_last(x), moved, False))
         return channels_second(_resample_all(channels_last(x), moved, divisor, transposed))
     if not transposed and divisor is None and _is_by_parts(x, rules):
         whole = x
