@@ -237,3 +237,24 @@ def test_pixels_of_channels_innermost_are_repeated(sizes: tuple[int, ...]) -> No
     assert made[1][0].is_contiguous(memory_format=innermost)
     assert ad.equal(made[0][0], made[1][0])
     assert ad.allclose(made[0][1], made[1][1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", ["bilinear", "bilinear smooth", "bicubic smooth", "bytes"])
+def test_sizes_that_stay_keep_their_elements(kind: str, compiled: bool) -> None:
+    """Whatever the factor; by the other one, columns are resized as those of rows alone are."""
+    mode, smooth = ("bicubic" if "bicubic" in kind else "bilinear"), "smooth" in kind
+
+    def resized(x: Any, down: float, along: float) -> Any:
+        return F.interpolate(x, scale_factor=(down, along), mode=mode, antialias=smooth)
+
+    fn = compile(resized) if compiled else resized
+    x = ad.randn(2, 3, 8, 5) * 40 + 100
+    x = x.to(ad.uint8) if kind == "bytes" else x
+    assert ad.equal(fn(x, 1.1, 1.1), x)
+    whole, single = fn(x, 1.1, 2.0), x.reshape((2, 24, 1, 5))
+    assert whole.shape == (2, 3, 8, 10)
+    assert ad.equal(whole, fn(single, 1.0, 2.0).reshape((2, 3, 8, 10)))
+    if kind != "bytes":
+        x[0, 0, 3, 2] = float("inf")
+        assert ad.equal(fn(x, 1.0, 1.0), x)

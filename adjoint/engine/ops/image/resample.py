@@ -94,6 +94,9 @@ def _nearest(source: int, size: int, scale: float, shift: float) -> list[Row]:
 
 
 def _linear(source: int, size: int, scale: float, align: bool) -> list[Row]:
+    """Where the size stays, elements do, whatever the scale, as in PyTorch."""
+    if source == size:
+        return [[(i, 1.0)] for i in range(size)]
     rows = []
     for o in range(size):
         at = o * scale if align else max((o + 0.5) * scale - 0.5, 0.0)
@@ -126,7 +129,12 @@ def _cubic(source: int, size: int, scale: float, align: bool) -> list[Row]:
 def _smooth(
     source: int, size: int, scale: float, radius: float, kernel: Callable[[float], float]
 ) -> list[Row]:
-    """Antialiasing: the kernel widened by the scale when shrinking, its weights normalised."""
+    """Antialiasing: the kernel widened by the scale when shrinking, its weights normalised.
+
+    Where the size stays, so do elements.
+    """
+    if source == size:
+        return [[(i, 1.0)] for i in range(size)]
     stretch = max(scale, 1.0)
     rows = []
     for o in range(size):
@@ -161,6 +169,8 @@ def inside(rule: Rule) -> bool:
 
 def _fixed_point(source: int, size: int, rule: Rule) -> list[Row]:
     """Another rule's weights rounded to the 16 bits in which PyTorch resizes bytes."""
+    if source == size:  # elements stay
+        return [[(i, 1.0)] for i in range(size)]
     rows = [_merged(row) for row in TABLES[rule[0]](*rule[1:])]
     largest = max((w for row in rows for _, w in row), default=1.0)
     bits = 0
