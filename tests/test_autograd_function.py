@@ -326,3 +326,44 @@ def test_gradients_that_nobody_asked_for_may_have_any_shape() -> None:
     assert (x.grad.tolist(), by.grad) == ([3.0, 3.0], None)
     with pytest.raises(RuntimeError, match="invalid gradient at index 1"):
         Scaled.apply(x, by.requires_grad_()).sum().backward()
+
+
+def test_gradients_do_not_share_memory_with_what_users_keep() -> None:
+    """`backward` and hooks may return a tensor that they have elsewhere, or keep what they see."""
+    kept = ad.ones(3)
+
+    class Constant(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return kept
+
+    def by_function(x: ad.Tensor) -> ad.Tensor:
+        return Constant.apply(x)
+
+    def by_hook_of_tensor(x: ad.Tensor) -> ad.Tensor:
+        y = x + 0
+        y.register_hook(lambda g: kept)
+        return y
+
+    def by_hook_of_node(x: ad.Tensor) -> ad.Tensor:
+        y = x + 0
+        y.grad_fn.register_hook(lambda out, into: (kept, *out[1:]))
+        return y
+
+    for make in (by_function, by_hook_of_tensor, by_hook_of_node):
+        x = ad.zeros(3, requires_grad=True)
+        for _ in range(2):  # the second is added to the first
+            make(x).sum().backward()
+        assert x.grad.tolist() == [2.0] * 3
+        assert kept.tolist() == [1.0] * 3, make.__name__
+    seen: list[ad.Tensor] = []
+    x = ad.zeros(3, requires_grad=True)
+    y = x + 0
+    y.register_hook(seen.append)
+    y.sum().backward()
+    x.grad.zero_()
+    assert seen[0].tolist() == [1.0] * 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -180,6 +181,44 @@ def test_a_step_in_a_hook_needs_one_gradient_at_a_time() -> None:
         p.register_post_accumulate_grad_hook(step)
     net(ad.ones(1, 2)).sum().backward()
     assert there == [1] * 8
+
+
+def scaled(p: ad.Tensor) -> None:
+    p.grad.mul_(10)
+
+
+SHARED: dict[str, Callable[[ad.Tensor, ad.Tensor], ad.Tensor]] = {
+    "a leaf and a node": lambda x, w: x + w.sin(),
+    "two leaves": lambda x, w: x + w,
+    "through views": lambda x, w: (x.reshape(2, 2) + w.cos().view(2, 2)).reshape(4),
+    "a mean of both": lambda x, w: ad.lerp(x, w * 1, 0.5) + x - w,
+}
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+@pytest.mark.parametrize("name", SHARED)
+def test_what_a_hook_writes_to_a_gradient_is_seen_nowhere_else(name: str, chosen: bool) -> None:
+    """Gradients arrive while others wait for the same cotangent."""
+
+    def gradients(*, hooked: bool) -> list[ad.Tensor]:
+        x, w = (ad.linspace(a, 1.0, 4).requires_grad_() for a in (0.25, 0.5))
+        for leaf in (x, w) if hooked else ():
+            leaf.register_post_accumulate_grad_hook(scaled)
+        loss = (SHARED[name](x, w) * ad.tensor([1.0, 2.0, 3.0, 4.0])).sum()
+        loss.backward(inputs=[x, w] if chosen else None)
+        return [x.grad, w.grad]
+
+    for found, expected in zip(gradients(hooked=True), gradients(hooked=False), strict=True):
+        ad.testing.assert_close(found, expected * 10)
+
+
+def test_chosen_gradients_arrive_before_the_hooks_of_modules() -> None:
+    layer, seen = nn.Linear(2, 2), []
+    layer.register_full_backward_hook(lambda m, i, o: seen.append(m.weight.grad is None))
+    layer(ad.ones(1, 2, requires_grad=True) * 1).sum().backward(inputs=list(layer.parameters()))
+    x = ad.ones(1, 2, requires_grad=True)
+    layer(x).sum().backward(inputs=[x, layer.weight])
+    assert seen == [False]
 
 
 def test_lazy_module_becomes_ordinary() -> None:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from adjoint.engine.autodiff.tape.accumulate import claim
 from adjoint.engine.autodiff.tape.node import Edge, ErrorNode, TapeNode, edge_of
 from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
 from adjoint.engine.core.errors import ShapeError
@@ -170,7 +171,8 @@ class FunctionNode(TapeNode):
                     f"Function {name} returned an invalid gradient at index {i} - got "
                     f"{list(g.shape)} but expected shape compatible with {list(spec.shape)}"
                 )
-            results[i] = fit(g, spec) if spec.dtype.is_inexact else None
+            # Who wrote the function may have it elsewhere too.
+            results[i] = claim(fit(g, spec)) if spec.dtype.is_inexact else None
         return results
 
 

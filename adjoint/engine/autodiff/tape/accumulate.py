@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from adjoint.engine.core.operations.record import HOOKS
@@ -117,5 +118,26 @@ def claim_storage(grad: Tensor) -> bool:
 
 def claim(grad: Tensor) -> Tensor:
     """Mark a tensor that belongs to the user, so that no leaf takes it as its own gradient."""
-    grad._storage.claimed = True
+    elements_of(grad)._storage.claimed = True
     return grad
+
+
+def elements_of(grad: Any) -> Any:
+    """The tensor whose memory a cotangent has."""
+    return grad._values() if HOOKS.sparse is not None and grad.is_sparse else grad
+
+
+def claim_shared(results: Sequence[Any]) -> None:
+    """Mark cotangents that go several ways, so that a leaf whose gradient arrives first copies it.
+
+    What hooks write to that gradient would otherwise be read by all that has yet to run.
+    """
+    seen: list[Any] = []
+    for grad in results if len(results) > 1 else ():
+        if grad is None:
+            continue
+        storage = elements_of(grad)._storage
+        if any(storage is other for other in seen):
+            storage.claimed = True
+        else:
+            seen.append(storage)

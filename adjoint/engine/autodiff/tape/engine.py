@@ -16,7 +16,13 @@ from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any
 
-from adjoint.engine.autodiff.tape.accumulate import accumulate_grad, add, add_owned, claim
+from adjoint.engine.autodiff.tape.accumulate import (
+    accumulate_grad,
+    add,
+    add_owned,
+    claim,
+    claim_shared,
+)
 from adjoint.engine.autodiff.tape.early import EARLY_LEAVES, NODES_AFTER_LEAVES
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
 from adjoint.engine.autodiff.tape.pieces import Pieces, piece_of
@@ -76,15 +82,20 @@ def running_for_targets() -> bool:
     return _ACTIVE.depth > 0
 
 
-def edges_to_early_leaves(roots: Sequence[tuple[Edge, Any]]) -> dict[int, int]:
-    """By id of each leaf that wants its gradient early: how many edges lead there."""
+def edges_to_early_leaves(
+    roots: Sequence[tuple[Edge, Any]], keep: set[BackwardNode] | None
+) -> dict[int, int]:
+    """By id of each leaf that wants its gradient early: how many edges lead there.
+
+    Where a run is for chosen tensors, `keep` has the nodes on the ways to them, which alone run.
+    """
     counts: dict[int, int] = {}
     seen: set[BackwardNode] = set()
     every_leaf = False
     stack = [e[0] for e, _ in roots if isinstance(e[0], BackwardNode)]
     while stack:
         node = stack.pop()
-        if node in seen:
+        if node in seen or (keep is not None and node not in keep):
             continue
         seen.add(node)
         every_leaf = every_leaf or (bool(NODES_AFTER_LEAVES) and node in NODES_AFTER_LEAVES)
@@ -162,8 +173,9 @@ class Backward:
         self.send([e for e, _ in roots], [g for _, g in roots])
         queue, buffers, level, retain = self.queue, self.buffers, self.level, self.retain_graph
         simple = self.is_simple()
-        asks_early = self.targets is None and (EARLY_LEAVES or NODES_AFTER_LEAVES)
-        early = edges_to_early_leaves(roots) if asks_early else {}
+        early = {}
+        if EARLY_LEAVES or NODES_AFTER_LEAVES:
+            early = edges_to_early_leaves(roots, None if self.targets is None else self.keep)
         capture = CONTEXT.capture
         apart = self.targets is None and not CONTEXT.anomaly and self.joins_pieces
         apart = apart and capture is None and level is None
@@ -191,6 +203,8 @@ class Backward:
                     node.release()
             else:
                 results = self.step(node, grads)
+            if early:
+                claim_shared(results)
             self.send(node.edges, results)
             if early:
                 self.arrive_early(node.edges, early)
@@ -306,13 +320,13 @@ class Backward:
             for prehook in tuple(extra.node_prehooks.values()):
                 replaced = self.ask(prehook, tuple(grads))
                 if replaced is not None:
-                    grads = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
+                    grads = claimed(replaced)
         results = self.apply(node, grads, needed)
         if extra is not None:
             for hook in tuple(extra.hooks.values()):
                 replaced = self.ask(hook, tuple(results), tuple(grads))
                 if replaced is not None:
-                    results = replaced if isinstance(replaced, (tuple, list)) else (replaced,)
+                    results = claimed(replaced)
         if not self.retain_graph:
             node.release()
         return results
@@ -371,6 +385,12 @@ class Backward:
         if extra is not None:
             for hook in tuple(extra.hooks.values()):
                 self.ask(hook, (), (grad,))
+
+
+def claimed(replaced: Any) -> list[Any]:
+    """What a node's hook returned in place of cotangents, which it may have elsewhere too."""
+    grads = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
+    return [claim(g) if is_tensor(g) else g for g in grads]
 
 
 def as_one(x: Any) -> Any:

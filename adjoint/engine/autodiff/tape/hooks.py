@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.autodiff.tape.accumulate import owned
+from adjoint.engine.autodiff.tape.accumulate import claim, owned
 from adjoint.engine.autodiff.tape.early import EARLY_LEAVES
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.public import PROPERTIES, method, prop
@@ -66,7 +66,7 @@ class Prehook:
     def __call__(self, grad: Any) -> Any:
         for hook in tuple(self.hooks.values()):
             replaced = hook(grad)
-            grad = grad if replaced is None else replaced
+            grad = claim(grad if replaced is None else replaced)  # the hook may have kept it
         tensor = None if self.retain is None else self.retain()
         if tensor is not None:
             total = tensor.grad
