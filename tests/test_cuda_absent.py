@@ -12,6 +12,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.cuda import nvtx
+from adjoint.engine.backends.array import devices
 
 # What stands where CuPy is looked for, and what asking for a GPU then says.
 NO_DRIVER = "class Error(Exception): pass\ndef count(): raise Error('insufficient driver')"
@@ -124,3 +125,26 @@ def test_ranges_of_nvtx(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(line[0] == "<" for line in told) == told.count(">") > 0
     with pytest.raises(NotImplementedError, match="range_start"):
         nvtx.range_start("other")
+
+
+def test_cupy_is_looked_for_again_only_where_that_may_help(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A search in vain is made once; paths that change are looked at."""
+    seen: list[str] = []
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, *_: Any) -> None:
+            if name == "cupy":
+                seen.append(name)
+                raise ModuleNotFoundError(name=name)
+
+    monkeypatch.setattr(devices, "_cupy", None)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    assert [ad.cuda.is_available() for _ in range(3)] == [False] * 3
+    assert len(seen) == 1
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not ad.cuda.is_available()
+    assert len(seen) == 2

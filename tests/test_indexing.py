@@ -490,6 +490,51 @@ def test_python_functions_on_elements() -> None:
         ad.zeros(2, requires_grad=True).apply_(abs)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+def test_index_put_writes_few_elements(dtype: str) -> None:
+    """Against NumPy: places, masks and numbers, in any layout, and what is written broadcast."""
+    g = np.random.default_rng(0)
+    for _ in range(40):
+        shape = tuple(g.integers(1, 5, 3).tolist())
+        x = g.integers(0, 2 if dtype == "bool" else 9, shape).astype(dtype)
+        order = tuple(g.permutation(3).tolist())
+        target = ad.tensor(np.ascontiguousarray(x.transpose(order))).permute(
+            *np.argsort(order).tolist()
+        )
+        places = g.permutation(shape[0])[: g.integers(1, shape[0] + 1)]
+        key = [(places,), (places, np.array(-1)), (g.random(shape[:2]) < 0.5,)][g.integers(3)]
+        count = [(), (1,), x[key].shape[-1:]][g.integers(3)]
+        values = g.integers(0, 2 if dtype == "bool" else 9, count).astype(dtype)
+        before = target._version
+        target.index_put_(tuple(ad.tensor(k) for k in key), ad.tensor(values))
+        x[key] = values
+        assert target._version == before + 1
+        assert target.tolist() == x.tolist()
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        ad.zeros(3).index_put_((ad.tensor([0, 1]),), ad.ones(3))
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        ad.zeros(3).index_put_((ad.tensor([0, 1]),), ad.ones(1, 2))
+    with pytest.raises(RuntimeError, match="more than one element"):
+        ad.zeros(1).expand(3).index_put_((ad.tensor([0, 1]),), ad.ones(2))
+    with pytest.raises(RuntimeError, match="leaf"):
+        ad.zeros(3, requires_grad=True).index_put_((ad.tensor([0, 1]),), ad.ones(2))
+    with pytest.raises(TypeError, match="element 1 in argument 0, but got int"):
+        ad.zeros(3, 3).index_put_((ad.tensor([0, 1]), 1), ad.ones(2))
+
+
+@pytest.mark.parametrize("dtype", [ad.int8, ad.int16, ad.int32, ad.uint16])
+def test_numbers_of_any_width_are_indices(dtype: ad.dtype) -> None:
+    x = ad.arange(6.0).reshape(2, 3)
+    one = ad.tensor(1, dtype=dtype)
+    assert x[one].tolist() == [3.0, 4.0, 5.0]
+    assert x[:, one].tolist() == [1.0, 4.0]
+    x[one] = 7
+    assert x[1].tolist() == [7.0] * 3
+    if dtype is not ad.int32:
+        with pytest.raises(IndexError, match="must be long"):
+            _ = x[one.reshape(1)]
+
+
 def test_int32_indices() -> None:
     x = ad.tensor([[1.0, 2.0], [3.0, 4.0]])
     i = ad.tensor([1], dtype=ad.int32)

@@ -706,3 +706,13 @@ def test_a_device_first_asked_for_numbers_in_a_recording_keeps_its_generator() -
     finally:
         for made in (device, later):
             rng._DEFAULTS.pop(made, None)
+
+
+def test_the_state_of_a_generator_is_on_the_cpu() -> None:
+    with ad.device("meta"):
+        state = ad.get_rng_state()
+    assert state.device.type == "cpu"
+    assert state.dtype is ad.uint8
+    drawn = ad.rand(3).tolist()
+    ad.set_rng_state(state)
+    assert ad.rand(3).tolist() == drawn

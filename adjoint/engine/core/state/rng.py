@@ -20,11 +20,14 @@ import os
 import struct
 from typing import Any
 
+from numpy import frombuffer
+from numpy import uint8 as NUMPY_UINT8
+
 from adjoint.engine.core.device import CPU, CURRENT_INDEX, KNOWN_TYPES, Device
 from adjoint.engine.core.dtype import uint8
 from adjoint.engine.core.errors import CaptureError, DeviceError
 from adjoint.engine.core.operations.public import PUBLIC
-from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar, is_host
@@ -143,8 +146,8 @@ class Generator:
         """Seed and offset as a uint8 tensor."""
         if CONTEXT.capture is not None:
             return self._state_of_call()
-        packed = list(_STATE.pack(self._seed, self._offset))
-        return PUBLIC["", "tensor"].fn(packed, dtype=uint8)
+        packed = frombuffer(_STATE.pack(self._seed, self._offset), NUMPY_UINT8)
+        return HOOKS.array.wrap(packed.copy())
 
     def _state_of_call(self) -> Any:
         """The state as a tensor that each call computes, and the recording knows again."""

@@ -204,7 +204,11 @@ def with_dims_for_truths(x: Tensor, indices: Sequence[Any]) -> tuple[Tensor, lis
     """A tensor with a dimension more for each mask of no dimensions, which is then a mask of it."""
     given: list[Any] = []
     dim = 0
-    for index in indices:
+    for place, index in enumerate(indices):
+        if index is not None and not is_tensor(index):
+            raise TypeError(
+                f"expected Tensor as element {place} in argument 0, but got {type(index).__name__}"
+            )
         if index is not None and _is_mask(index) and index.ndim == 0 and dim <= x.ndim:
             x, index = x.unsqueeze(dim), index.reshape(1)
         given.append(index)

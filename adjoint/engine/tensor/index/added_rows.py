@@ -1,5 +1,4 @@
-"""`index_add_`, `index_copy_`, `index_fill_`, `put_` and `index_put_(accumulate=True)` in the
-memory of their target.
+"""`index_add_`, `index_copy_`, `index_fill_`, `put_`, `index_put_` in the memory of their target.
 
 What they give is otherwise a tensor of its own, which is copied: of a long table of which few rows
 change, that takes most of the time. Whatever is not as expected here is left to the operation
@@ -15,9 +14,11 @@ from numpy import ndarray
 
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.operations.overrides import OVERRIDES
+from adjoint.engine.core.operations.public import may_be_small
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.ops.common.arguments import checked_scalar
+from adjoint.engine.tensor.index import few
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.engine.tensor.writing.filling import holds
 from adjoint.engine.tensor.writing.mutation import constants, direct_array
@@ -114,15 +115,32 @@ def _written(target: Tensor, write: Callable[..., bool], *arguments: Any) -> boo
 
 def index_put(target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """`target.index_put_(indices, values, accumulate)`; False: nothing was done."""
-    if not 2 <= len(args) <= 3 or kwargs.keys() - {"accumulate"} or not _is_long(target):
+    if not 2 <= len(args) <= 3 or kwargs.keys() - {"accumulate"}:
         return False
-    adds = args[2:] == (True,) if len(args) == 3 else kwargs.get("accumulate") is True
+    adds = args[2] if len(args) == 3 else kwargs.get("accumulate", False)
     indices = args[0]
-    if not adds or type(indices) not in (tuple, list) or not indices:
+    if type(indices) not in (tuple, list) or not indices:
+        return False
+    if adds is False:
+        return _put_few(target, tuple(indices), args[1])
+    if adds is not True or not _is_long(target):
         return False
     if not all(is_tensor(i) and i.shape == indices[0].shape for i in indices):
         return False
     return _add(target, indices, args[1], wrap=True)
+
+
+def _put_few(target: Tensor, indices: tuple[Any, ...], values: Any) -> bool:
+    """Whether a number or a vector was written to few elements (Note [few elements])."""
+    if LISTENERS or OVERRIDES.active or not may_be_small(target):
+        return False
+    if not is_tensor(values) or values.is_sparse or values.ndim > 1:
+        return False  # an assignment drops leading dimensions of 1, this does not
+    if not all(map(is_tensor, indices)) or not constants(target, values, *indices):
+        return False
+    if 0 in target._array.strides:  # an element may be there twice
+        return False
+    return _written(target, lambda into: few.put(into, indices, values._array))
 
 
 # By the operation's name.

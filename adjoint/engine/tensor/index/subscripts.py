@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy import integer
 
-from adjoint.engine.core.dtype import bool_, int32, int64, uint8
+from adjoint.engine.core.dtype import INT, bool_, int32, int64, uint8
 from adjoint.engine.core.errors import ShapeIndexError
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import slice_bounds
@@ -104,7 +104,8 @@ def _entry(x: Tensor, k: Any) -> Any:
             stacklevel=5,
         )
         return k.to(bool_)
-    if k.dtype is not int64 and k.dtype is not int32:
+    # A number may be of any width.
+    if k.dtype is not int64 and k.dtype is not int32 and (k.ndim or k.dtype.category != INT):
         raise IndexError(
             "tensors used as indices must be long, int, byte or bool tensors, received "
             f"{k.dtype.name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from dataclasses import dataclass
 from functools import cache
@@ -12,12 +13,20 @@ from adjoint.engine.backends.array.gpu.faults import wait
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.errors import DeviceError
 
+_without_cupy: list[Any] = []  # where modules were looked for, and CuPy was not found
+
 
 def is_available() -> bool:
     """Whether CuPy, Triton, a driver and a GPU are all there."""
+    places = [*sys.path, *sys.meta_path]
+    if places == _without_cupy and "cupy" not in sys.modules:
+        return False  # programs ask at each step, and a search in vain takes 100 us
+    _without_cupy.clear()
     try:
         cupy()
-    except RuntimeError:
+    except RuntimeError as error:
+        if isinstance(error.__cause__, ModuleNotFoundError) and error.__cause__.name == "cupy":
+            _without_cupy[:] = places
         return False
     return True
 
