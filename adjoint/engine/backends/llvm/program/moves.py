@@ -65,6 +65,36 @@ define void @copy(ptr %words, i64 %worker, i64 %workers) {{
   ret void
 }}
 
+define internal void @put_pattern(ptr %to, i64 %from, i64 %size, ptr %pattern.p) {{
+entry:
+  %pattern = load <2 x i64>, ptr %pattern.p, align 8
+  %last = and i64 %size, -{PATTERN}
+  br label %line
+line:
+  %i = phi i64 [%from, %entry], [%i1, %write]
+  %more = icmp ult i64 %i, %last
+  br i1 %more, label %write, label %rest
+write:
+  %p = getelementptr i8, ptr %to, i64 %i
+  store <2 x i64> %pattern, ptr %p, align 1
+  %i1 = add i64 %i, {PATTERN}
+  br label %line
+rest:
+  %j = phi i64 [%last, %line], [%j1, %single]
+  %some = icmp ult i64 %j, %size
+  br i1 %some, label %single, label %end
+single:
+  %within = and i64 %j, {PATTERN - 1}
+  %b.p = getelementptr i8, ptr %pattern.p, i64 %within
+  %b = load i8, ptr %b.p
+  %q = getelementptr i8, ptr %to, i64 %j
+  store i8 %b, ptr %q
+  %j1 = add i64 %j, 1
+  br label %rest
+end:
+  ret void
+}}
+
 define void @fill(ptr %words, i64 %worker, i64 %workers) {{
 entry:
   %part = call {{ ptr, i64, i64 }} @part(ptr %words, i64 %worker, i64 %workers)
@@ -99,18 +129,7 @@ write:
   %i1 = add i64 %i, {LINE}
   br label %line
 rest:
-  %j = phi i64 [%last, %line], [%j1, %single]
-  %some = icmp ult i64 %j, %size
-  br i1 %some, label %single, label %end
-single:
-  %within = and i64 %j, {PATTERN - 1}
-  %b.p = getelementptr i8, ptr %pattern.p, i64 %within
-  %b = load i8, ptr %b.p
-  %q = getelementptr i8, ptr %to, i64 %j
-  store i8 %b, ptr %q
-  %j1 = add i64 %j, 1
-  br label %rest
-end:
+  call void @put_pattern(ptr %to, i64 %last, i64 %size, ptr %pattern.p)
   ret void
 }}
 
@@ -128,7 +147,6 @@ entry:
   %one.p = getelementptr i64, ptr %words, i64 5
   %one = load i64, ptr %one.p
   %pattern.p = getelementptr i64, ptr %words, i64 6
-  %pattern = load <2 x i64>, ptr %pattern.p, align 8
   %width.p = getelementptr i64, ptr %words, i64 8
   %width = load i64, ptr %width.p
   %begin.p = getelementptr i64, ptr %words, i64 9
@@ -171,29 +189,8 @@ bytes:
   call void @llvm.memset.p0.i64(ptr %at, i8 %byte, i64 %size, i1 false)
   br label %next.row
 lines:
-  %wide = and i64 %size, -{PATTERN}
-  br label %line
-line:
-  %j = phi i64 [0, %lines], [%j1, %write]
-  %more = icmp ult i64 %j, %wide
-  br i1 %more, label %write, label %rest
-write:
-  %q = getelementptr i8, ptr %at, i64 %j
-  store <2 x i64> %pattern, ptr %q, align 1
-  %j1 = add i64 %j, {PATTERN}
-  br label %line
-rest:
-  %k = phi i64 [%wide, %line], [%k1, %single]
-  %left = icmp ult i64 %k, %size
-  br i1 %left, label %single, label %next.row
-single:
-  %within = and i64 %k, {PATTERN - 1}
-  %b.p = getelementptr i8, ptr %pattern.p, i64 %within
-  %b = load i8, ptr %b.p
-  %s = getelementptr i8, ptr %at, i64 %k
-  store i8 %b, ptr %s
-  %k1 = add i64 %k, 1
-  br label %rest
+  call void @put_pattern(ptr %at, i64 0, i64 %size, ptr %pattern.p)
+  br label %next.row
 next.row:
   %r1 = add i64 %r, %workers
   br label %row
