@@ -71,7 +71,8 @@ def test_the_tape_gives_the_same(dtype: str, features: int, mode: str) -> None:
     np.testing.assert_allclose(g.detach().cpu().numpy(), want.detach().numpy(), 1e-5, 1e-5)
     (g,) = ad.autograd.grad((g * g).sum(), leaf)
     (want,) = ad.autograd.grad((want * want).sum(), host)
-    np.testing.assert_allclose(g.cpu().numpy(), want.numpy(), 1e-5, 1e-5)
+    largest = float(want.abs().max())  # a row's terms cancel, and atomics add them in any order
+    np.testing.assert_allclose(g.cpu().numpy(), want.numpy(), 1e-5, 1e-6 * largest)
 
 
 WRONG: dict[str, tuple[list[int], list[int], type[Exception], str]] = {
