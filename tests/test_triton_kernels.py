@@ -137,6 +137,20 @@ def planned(fn: Callable[..., Any], *arguments: Any) -> list[Any]:
     return found
 
 
+def test_batches_that_do_not_follow_one_another_take_few_calls() -> None:
+    """Heads that were split off rows: the largest of batches in a call, or copies and one call."""
+
+    def attended(qkv: Any) -> Any:
+        q, k, v = qkv.unflatten(-1, (3, -1, 32)).permute(2, 0, 3, 1, 4)
+        return (q @ k.transpose(-2, -1)) @ v
+
+    for windows, heads, most in ((64, 3, 3), (64, 6, 1), (5, 64, 1)):
+        steps = planned(attended, ad.randn(windows, 49, 3 * heads * 32))
+        products = [k for step in steps for k in step.kernels if isinstance(k, MatrixProduct)]
+        assert 2 <= len(products) <= 2 * most, (windows, heads, len(products))
+        assert sum(p.count for p in products) == 2 * windows * heads
+
+
 def test_products_of_halves_are_products_of_halves() -> None:
     x = ad.randn(64, 64)
 

@@ -498,6 +498,15 @@ PROGRAMS: dict[str, Program] = {
         lambda: (ad.randn(7, 7),),
     ),
     "batched products": (lambda x: x @ x.transpose(-1, -2), lambda: (ad.randn(2, 3, 4, 5),)),
+    "products of batches that do not follow one another": (
+        lambda x: [
+            (a @ b.transpose(-2, -1)) @ b
+            for q in (x, x.expand(2, -1, -1, -1, -1, -1), x.transpose(1, 2))
+            for a, b in [(q.permute(3, 0, 1, 4, 2, 5)[0], q.permute(3, 0, 1, 4, 2, 5)[1])]
+        ]
+        + [x[0, 0].permute(1, 2, 0, 3) @ x[0, 0, :, 0, 0].t(), x[0, 0].mT @ x[0, 0, :, :1]],
+        lambda: (ad.randn(2, 3, 4, 2, 6, 5),),
+    ),
     "attention": (heads, lambda: (ad.randn(2, 6, 10),)),
     "whole attention": (attention, qkv),
     "whole attention of halves": (

@@ -55,6 +55,8 @@ class Template:
     accepts_moved: Callable[[Setting, Node, tuple[Any, ...]], bool] | None = None
     # Whether its result, and operands that are copied first, lie as the target prefers.
     ordered: bool = False
+    # Whether it reads matrices by rows or by columns: those that are copied first stay as they lie.
+    by_lines: bool = False
 
 
 class Target(ABC):

@@ -96,7 +96,9 @@ class Legal:
     def fixed(self, template: Template, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Operands as a template wants them."""
         packed = template.packed(self.layout_of, inputs)
-        copy = self.copy_in_order if template.ordered else self.copy
+        copy = self.copy_in_lines if template.by_lines else self.copy
+        if template.ordered:
+            copy = self.copy_in_order
         return tuple(copy(x) if i in packed else x for i, x in enumerate(inputs))
 
     def widen(self, node: Node, inputs: tuple[Any, ...], specs: tuple[Spec, ...]) -> None:
@@ -141,8 +143,18 @@ class Legal:
     def copy_in_order(self, x: Value) -> Value:
         """The same elements in the order that the target prefers."""
         order = self.setting.target.order(x)
-        if order is None:
+        return self.copy(x) if order is None else self.copied_as(x, order)
+
+    def copy_in_lines(self, x: Value) -> Value:
+        """The same elements in columns where they lie in columns, else in rows."""
+        place = self.layout[x]
+        rank = len(place.shape)
+        if rank < 2 or 1 in place.shape[-2:] or place.strides[-2] != 1 or place.strides[-1] == 1:
             return self.copy(x)
+        return self.copied_as(x, (*range(rank - 2), rank - 1, rank - 2))
+
+    def copied_as(self, x: Value, order: tuple[int, ...]) -> Value:
+        """The same elements with dimensions in this order in memory, outermost first."""
         back = tuple(order.index(d) for d in range(len(order)))
         return self.show("permute", self.copy(self.show("permute", x, dims=order)), dims=back)
 
