@@ -96,7 +96,7 @@ def test_what_ends_every_worker_is_told(workers: KernelWorkers) -> None:
     assert answered(workers, "one")[1] == "None"
 
 
-def test_many_at_a_time_and_one_is_kept(
+def test_many_at_a_time_of_which_one_is_kept_in_the_end(
     workers: KernelWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel_workers, "SHARE", 1)
@@ -105,6 +105,11 @@ def test_many_at_a_time_and_one_is_kept(
     workers.each(lambda way: found.append(workers.compile((way,))), ["one"] * 9)
     assert len(found) == 9
     assert all(answer is not None and answer[0] for answer in found)
+    assert 1 <= len(workers.idle) <= 3
+    assert workers.kept == 3  # the rest of them may stay for a while
+    assert workers.later is not None
+    workers.later.cancel()
+    workers.keep_one()
     assert len(workers.idle) == 1
 
 

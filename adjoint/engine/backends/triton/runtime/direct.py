@@ -83,6 +83,11 @@ def product_addresses() -> tuple[int, int]:
     return kernel_address(product_function()), kernel_address(bias)
 
 
+def loaded_name(name: str) -> str:
+    """What a kernel of eager mode is called among a machine's."""
+    return f"direct {name}"
+
+
 class DirectGpu:
     """One GPU, as programs of eager mode see it."""
 
@@ -186,6 +191,7 @@ class DirectGpu:
         Products work in memory whose address has the number `room`.
         """
         into = by_work(works, patches)
+        compile_together(self.new_kernels(works), self.whole.capability)
         found = []
         for (name, work, start, count), own in zip(works, into, strict=True):
             launch = self.plain(name, work, count, own)
@@ -213,6 +219,16 @@ class DirectGpu:
                 self.refused(code & 0xFFFFFFFF, work, lambda: code)
 
         return NativeLaunches(run, record, refused)
+
+    def new_kernels(self, works: Works) -> list[Written]:
+        """Those of a program's kernels that are not loaded, and not one of several ways."""
+        return [
+            work
+            for name, work, _, _ in works
+            if isinstance(work, Written)
+            and not work.others
+            and loaded_name(name) not in self.whole.loaded
+        ]
 
     def plain(self, name: str, work: Any, count: int, into: Sequence[Any]) -> PlainLaunch | None:
         """A launch that needs nothing but its words, without them; None where it needs more.
@@ -266,7 +282,7 @@ class DirectGpu:
     def loaded(self, name: str, work: Written) -> tuple[Any, Any]:
         """A kernel's function on this GPU, and what its launch must be told."""
         functions = self.whole.loaded
-        key = f"direct {name}"
+        key = loaded_name(name)
         if key not in functions:
             kernel = compiled(work, self.whole.capability)
             with self.whole.active():

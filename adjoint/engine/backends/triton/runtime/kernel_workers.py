@@ -10,7 +10,8 @@ Note [kernel workers]
     Where none can be begun, or what begins cannot load what it needs (so that it never says that it
     is ready), the caller compiles.
 
-    One is kept for the next kernel; many kernels are compiled by as many as there are processors.
+    One is kept for the next kernel; many kernels are compiled by as many as there are processors,
+    of which a few stay for a while: eager mode chooses among kernels at one call after the other.
     What is shared between threads is a list, of which Python itself takes care, and the semaphore,
     which a child has anew: so a fork finds no lock taken.
 """
@@ -33,7 +34,8 @@ from typing import Any, BinaryIO
 from adjoint.engine.backends.threads import available_processors
 
 MOST = 16  # at a time
-SHARE = 6  # kernels that are worth another one: it takes a second to begin
+SHARE = 2  # kernels that are worth another one: it takes a second to begin
+STAYING, STAY = 4, 20.0  # those that stay after many kernels, and for how many seconds
 PATIENCE = 600.0  # seconds for one kernel: far longer than any takes
 PLAIN = {"DISABLE_LLVM_OPT": "1"}  # what Triton reads in the environment
 TOLD = 400  # characters of what one said before it ended
@@ -151,12 +153,13 @@ class KernelWorkers:
     """The processes of this one: those that have nothing to do."""
 
     def __init__(self) -> None:
-        self.kept = 1
         self.forget()
 
     def forget(self) -> None:
         """Have none, as in a child after a fork: those are the parent's."""
+        self.kept = 1
         self.idle: list[KernelWorker] = []
+        self.later: Timer | None = None  # what has those that stay end
         self.turns = Semaphore(MOST)
         self.can_begin = True
         self.owner = os.getpid()
@@ -215,8 +218,24 @@ class KernelWorkers:
                 future.result()
         finally:
             pool.shutdown(cancel_futures=True)
-            self.kept = 1
-            self.rest(self.kept)
+            self.keep_for_a_while(min(count, STAYING))
+
+    def keep_for_a_while(self, count: int) -> None:
+        """Have so many stay, all but one of them only until a timer ends them."""
+        if self.later is not None:
+            self.later.cancel()
+        self.kept, self.later = count, Timer(STAY, self.keep_one)
+        self.later.daemon = True
+        self.rest(count)
+        try:
+            self.later.start()
+        except RuntimeError:  # no threads any more: Python ends
+            self.keep_one()
+
+    def keep_one(self) -> None:
+        """Have all but one end."""
+        self.kept = 1
+        self.rest(1)
 
     def rest(self, kept: int) -> None:
         """Keep only so many that have nothing to do."""
