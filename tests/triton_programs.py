@@ -552,6 +552,10 @@ PROGRAMS: dict[str, Program] = {
     "draws of integers": (lambda x: ad.randint(0, 10, (4, 7), device=x.device) + x, small),
     "calls": (lambda x: ad.bucketize(x.exp(), x[0].exp().sort()[0]) * 2, small),
     "running": (running, small),
+    "along many lines side by side": (
+        lambda x: (x.cumsum(1), x.flip(1).logcumsumexp(1), x.cummax(1), (x * 9).int().cummin(1)),
+        lambda: (ad.randn(140, 3, 32),),
+    ),
     "running long": (
         lambda x: (x.cumsum(1), x.cummax(1).indices, x[:, :8200].logcumsumexp(1)),
         lambda: (ad.randn(2, 9000),),

@@ -106,6 +106,8 @@ def multinomial(weights: Tensor, noise: Tensor, count: int, replacement: bool) -
     largest = require(largest, largest > 0, NO_DISTRIBUTION)
     if not replacement:
         times = noise / (weights / largest)
+        if count == 1:  # NaN, of noise that is 0, is never the smallest
+            return times.where(weights > 0, float("inf")).argmin(-1, keepdim=True)
         if weights.device.type == "cpu" and count * FEW < int(weights.shape[-1]):
             return TOPK(times, dim=times.ndim - 1, k=count, largest=False, in_order=True)
         return times.argsort(-1, stable=True)[..., :count]

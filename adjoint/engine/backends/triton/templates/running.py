@@ -3,6 +3,9 @@
 A program goes along some lines, a tile of `steps` at a time, and carries on what came before. Where
 lines are few and long they are cut into parts: first what each part comes to, then the same scan of
 that, and then every part, which begins with what those before it came to.
+
+Where many lines lie side by side, threads go along a line each, step by step (`STEPWISE`): a tile's
+scan, which exchanges elements between threads, took six times as long.
 """
 
 from __future__ import annotations
@@ -29,6 +32,11 @@ PART = 4096  # elements of a line that is cut
 FIRST, SECOND, OUT, LENGTH, AFTER, LINES, CARRIED = range(7)  # words
 # What a kernel makes; of extremes, totals are where they are, and `MIDDLE` scans those.
 WHOLE, TOTALS, MIDDLE, PARTS = "whole", "totals", "middle", "parts"
+STEPWISE = "stepwise"  # the same as WHOLE
+WIDEST, LOADED = (
+    256,
+    4,
+)  # lines of a program that goes step by step, and steps that it loads at once
 # What a scan of tiles combines with (`prelude`), and what a line begins with.
 COMBINE = {
     "cumsum": ("plus", "0"), "cumprod": ("times", "1"),
@@ -48,7 +56,7 @@ class Cumulation:
     result: str  # dtype
     wide: str  # the type of what is carried along
     reverse: bool
-    makes: str  # WHOLE, TOTALS or PARTS
+    makes: str  # WHOLE, STEPWISE, TOTALS, MIDDLE or PARTS
     tile: tuple[int, int]  # steps, lines
 
 
@@ -100,6 +108,10 @@ def steps(
     out, copies = along.own(setting, results[0], node.record.name)
     tile = tile_of(length, after, before * after)
     what = described(node, tile)
+    wide = min(WIDEST, power_of_two(after))
+    if after >= COLUMNS and before * -(-after // wide) >= PROCESSORS:
+        what = replace(what, makes=STEPWISE, tile=(LOADED, wide))
+        return [one(what, operands, out, (length, after, before * after)), *copies]
     few = -(-before * after // tile[1]) < PROCESSORS
     if few and length > 2 * PART:
         return [*by_parts(what, operands, out, (length, after, before * after)), *copies]
@@ -155,13 +167,16 @@ def launch_for(
         along.address(operands[0]), along.address(operands[-1]), along.address(outs[0]),
         length, after, count, along.address((*carried, second)[0]),
     ]  # fmt: skip
+    blocks = -(-count // what.tile[1])
+    if what.makes == STEPWISE:
+        blocks = count // after * -(-after // what.tile[1])
     return along.launch(
         what.name,
-        source_lines(what),
+        stepwise_lines(what) if what.makes == STEPWISE else source_lines(what),
         words,
         [*operands, *carried],
         outs,
-        (-(-count // what.tile[1]), cuts),
+        (blocks, cuts),
         warps=max(1, min(WARPS, prod(what.tile) // 128)),
         cost=3 * count * length,
         sizes=(count, length),
@@ -172,9 +187,7 @@ def source_lines(what: Cumulation) -> list[str]:
     """The kernel's text."""
     wide, pair = TYPES[what.wide], what.name == "linear_scan"
     reach, columns = what.tile
-    begin = COMBINE[what.name][1]
-    if what.name in EXTREMES and what.wide[0] != "f":
-        begin = least(what.wide) if what.name == "cummax" else most(what.wide)
+    begin = beginning(what)
     state = f"tl.full((1, {columns}), {begin}, {wide})"
     lines = [
         f"x = {pointer(FIRST, memory_type(what.dtype))}",
@@ -232,6 +245,59 @@ def source_lines(what: Cumulation) -> list[str]:
                 "tl.store(second + part * count + line, carry, mask=line < count)",
             ]
     return lines
+
+
+def stepwise_lines(what: Cumulation) -> list[str]:
+    """The text of a kernel whose threads go along lines that lie side by side."""
+    wide, combine = TYPES[what.wide], COMBINE[what.name][0]
+    steps, columns = what.tile
+    stored = "tl.uint8" if what.result == "bool" else f"tl.{what.result}"
+    lines = [
+        f"x = {pointer(FIRST, memory_type(what.dtype))}",
+        f"y = {pointer(SECOND, memory_type(what.dtype))}",
+        f"out = {pointer(OUT, memory_type(what.result))}",
+        f"length = tl.load(w + {LENGTH})",
+        f"after = tl.load(w + {AFTER})",
+        f"blocks = (after + {columns - 1}) // {columns}",
+        "which = tl.program_id(0).to(tl.int64)",
+        f"column = which % blocks * {columns} + tl.arange(0, {columns})",
+        "inside = column < after",
+        "start = which // blocks * length * after + column",
+        f"carry = tl.full(({columns},), {beginning(what)}, {wide})",
+        f"none = tl.full(({columns},), 0, tl.int64)",
+        "held = none",
+        f"for base in range(0, length, {steps}):",
+    ]
+    turn = []
+    for k in range(steps):
+        at = f"length - 1 - (base + {k})" if what.reverse else f"base + {k}"
+        turn += [
+            f"some{k} = inside & (base + {k} < length)",
+            f"place{k} = start + ({at}) * after",
+            f"here{k} = tl.load(x + place{k}, mask=some{k}, other=0).to({wide})",
+        ]
+        if what.name == "linear_scan":
+            turn.append(f"more{k} = tl.load(y + place{k}, mask=some{k}, other=0).to({wide})")
+    for k in range(steps):
+        match what.name:
+            case "linear_scan":  # nothing comes before the first: a factor there is without effect
+                turn.append(
+                    f"carry = tl.where(base + {k} == 0, more{k}, more{k} + here{k} * carry)"
+                )
+            case "cummax" | "cummin":
+                turn.append(f"carry, held = {combine}(carry, held, here{k}, none + base + {k})")
+            case _:
+                turn.append(f"carry = {combine}(carry, here{k})")
+        made = "held" if what.name in EXTREMES else "carry"
+        turn.append(f"tl.store(out + place{k}, {made}.to({stored}), mask=some{k})")
+    return lines + [f"    {line}" for line in turn]
+
+
+def beginning(what: Cumulation) -> str:
+    """What a line begins with."""
+    if what.name in EXTREMES and what.wide[0] != "f":
+        return least(what.wide) if what.name == "cummax" else most(what.wide)
+    return COMBINE[what.name][1]
 
 
 def tile_lines(what: Cumulation) -> list[str]:

@@ -257,7 +257,11 @@ def multinomial(xp: Any, weights: Array, noise: Array, *, count: int, replacemen
     if not replacement:
         # The order in which independent exponential clocks of these rates ring; those that never
         # do come last, so that only they are left when too many samples are asked for.
-        order = xp.argsort(noise / (weights / largest), axis=-1, kind="stable")
+        times = noise / (weights / largest)
+        if count == 1:  # NaN, of noise that is 0, is never the smallest
+            times[weights == 0] = np.inf
+            return times.argmin(axis=-1, keepdims=True).astype(np.int64)
+        order = xp.argsort(times, axis=-1, kind="stable")
         return order[..., :count].astype(np.int64)
     # Whole-numbered weights: their sums are exact in any order, on any device.
     whole = xp.floor(weights / largest * 2.0 ** room_of(weights.shape[-1])).astype(np.int64)
