@@ -37,7 +37,7 @@ from adjoint.utils.data.datapipes.iter import IterableWrapper
 from adjoint.utils.data.datapipes.iter.combinatorics import ShufflerIterDataPipe
 from adjoint.utils.data.datapipes.map import SequenceWrapper
 from adjoint.utils.data.graph_settings import apply_sharding, apply_shuffle_settings
-from adjoint.utils.flop_counter import FlopCounterMode
+from adjoint.utils.flop_counter import FlopCounterMode, register_flop_formula
 from adjoint.utils.weak import WeakIdKeyDictionary
 
 
@@ -303,6 +303,48 @@ def test_products_are_counted() -> None:
     assert "100.00%" in counter.get_table()
     ad.ones(2, 2) @ ad.ones(2, 2)  # after its block nothing is counted
     assert counter.get_total_flops() == forward
+
+
+@ad.library.custom_op("counted_flops::product", mutates_args=())
+def product(x: ad.Tensor, y: ad.Tensor, scale: int = 1) -> ad.Tensor:
+    return x @ y * scale
+
+
+@ad.library.custom_op("counted_flops::write", mutates_args={"out"})
+def write(x: ad.Tensor, out: ad.Tensor) -> None:
+    out.copy_(x @ x)
+
+
+@register_flop_formula(ad.ops.counted_flops.product)
+def _flops_of_product(x: Any, y: Any, *rest: Any, out_shape: Any = None) -> int:
+    assert (*out_shape, *rest) == (x[0], y[1], 3)
+    return 1000
+
+
+def _flops_of_writing(x: Any, out: Any, out_val: Any = None) -> int:
+    assert out_val is None
+    return 100 * int(x.shape[0])
+
+
+_flops_of_writing._get_raw = True  # type: ignore[attr-defined]
+
+
+def test_operations_of_ones_own_are_counted_by_formulas() -> None:
+    x = ad.ones(2, 2)
+    with FlopCounterMode(display=False) as counter:
+        product(x, x, 3)
+        write(x, ad.empty(2, 2))  # no formula: what it calls is counted
+    assert counter.get_total_flops() == 1016
+    mapping = {ad.ops.counted_flops.write: _flops_of_writing}
+    with FlopCounterMode(display=False, custom_mapping=mapping) as counter:
+        write(x, ad.empty(2, 2))
+    assert counter.get_flop_counts() == {"Global": {"counted_flops::write": 200}}
+    with pytest.raises(RuntimeError, match="duplicate"):
+        register_flop_formula(ad.ops.counted_flops.product)(_flops_of_product)
+    with pytest.raises(NotImplementedError, match=r"aten::mm is counted"):
+        register_flop_formula(ad.ops.aten.mm)
+    with pytest.raises(ValueError, match="OpOverloadPacket"):
+        FlopCounterMode(custom_mapping={len: len})
 
 
 class Pair:

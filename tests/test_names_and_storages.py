@@ -297,3 +297,20 @@ def test_limits_of_numbers_are_read_only(limits: Any) -> None:
 def test_arguments_of_a_wrong_kind(call: Any, error: Any, said: str) -> None:
     with pytest.raises(error, match=said):
         call()
+
+
+def test_storages_move_to_shared_memory_with_their_tensor() -> None:
+    x = ad.ones(2, 3)
+    storage, typed = x.untyped_storage(), x.storage()
+    assert storage.share_memory_() is storage
+    assert x.is_shared()
+    assert (storage.data_ptr(), typed.data_ptr()) == (x.data_ptr(), x.data_ptr())
+    x[0, 0] = 7
+    assert typed.tolist()[0] == 7
+    held = ad.UntypedStorage([1, 2]).share_memory_()
+    assert (held.is_shared(), held.tolist()) == (True, [1, 2])
+    part = ad.arange(4.0)
+    view = part[1:]
+    with pytest.raises(NotImplementedError, match="before taking views"):
+        view.storage().share_memory_()
+    assert (storage.float().dtype, storage.is_sparse) == (ad.float32, False)

@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-import builtins
-import keyword
-import re
-import sys
+import copy
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any
 
-from adjoint.engine.core.dtype import DType
-from adjoint.fx.node import Node, map_arg, qualified_name
-
-_RESERVED = {*keyword.kwlist, *dir(builtins), "self", "inf", "nan", "NoneType", "device"}
-
-
-class PythonCode(NamedTuple):
-    """Source of a graph's `forward`, and the objects its names mean."""
-
-    src: str
-    globals: dict[str, Any]
-
-
-class _UniqueNames:
-    """Names that differ from each other and from Python's."""
-
-    def __init__(self) -> None:
-        self._used: set[str] = set()
-        self._counts: dict[str, int] = {}
-
-    def make(self, candidate: str) -> str:
-        base = re.sub(r"[^0-9a-zA-Z_]+", "_", candidate).strip() or "_unnamed"
-        if base[0].isdigit():
-            base = f"_{base}"
-        numbered = re.match(r"(.*)_(\d+)$", base)
-        name = base
-        if numbered is not None and base in self._used:
-            base = numbered.group(1)
-            name = base
-        while name in self._used or name in _RESERVED:
-            self._counts[base] = self._counts.get(base, 0) + 1
-            name = f"{base}_{self._counts[base]}"
-        self._used.add(name)
-        return name
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+from adjoint.fx.codegen import BodyTransformer as TransformCodeFunc
+from adjoint.fx.codegen import CodeGen as CodeGen
+from adjoint.fx.codegen import PythonCode as PythonCode
+from adjoint.fx.codegen import UniqueNames, restored_later, snake, write_code
+from adjoint.fx.node import Node, map_arg
 
 
 class _InsertPoint:
@@ -82,11 +47,12 @@ class Graph:
         self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: Any = None
     ) -> None:
         self._nodes: list[Node] = []
-        self._names = _UniqueNames()
+        self._names = UniqueNames()
         self._insert: int | None = None  # None: at the end
         self.owning_module = owning_module
         self._tracer_cls = tracer_cls
         self._tracer_extras = tracer_extras
+        self._codegen = CodeGen()
 
     @property
     def nodes(self) -> _NodeList:
@@ -120,7 +86,7 @@ class Graph:
         if isinstance(target, str):
             stem = target.replace(".", "_").replace("*", "")
             return stem.strip("_") if op == "call_method" else stem
-        stem = _snake(getattr(target, "__name__", type(target).__name__))
+        stem = snake(getattr(target, "__name__", type(target).__name__))
         return stem[2:-2] if stem.startswith("__") and stem.endswith("__") else stem
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
@@ -189,6 +155,7 @@ class Graph:
 
     def __deepcopy__(self, memo: Any = None) -> Graph:
         copied = Graph(tracer_cls=self._tracer_cls)
+        copied._codegen = copy.deepcopy(self._codegen, memo)
         mapped: dict[Node, Any] = {}
         result = copied.graph_copy(self, mapped, return_output_node=True)
         if isinstance(result, tuple) and result and isinstance(result[-1], Node):
@@ -275,7 +242,32 @@ class Graph:
 
     def python_code(self, root_module: str = "self", **_: Any) -> PythonCode:
         """The source of `forward`."""
-        return _Writer(self, root_module).write()
+        return write_code(self, root_module)
+
+    def set_codegen(self, codegen: CodeGen) -> None:
+        """Have another write the source of `forward`; call the module's `recompile` after it."""
+        self._codegen = codegen
+
+    def on_generate_code(
+        self, make_transformer: Callable[[TransformCodeFunc | None], TransformCodeFunc]
+    ) -> AbstractContextManager[None]:
+        """Change the lines of `forward` when it is written, for good or for a `with` block.
+
+        Args:
+            make_transformer: given what changes them now (or None), what shall change them: a
+                function from a list of lines to a list of lines, each with its end.
+        """
+        before = self._codegen._body_transformer
+        self._codegen._body_transformer = make_transformer(before)
+        return restored_later(self._codegen, before)
+
+    def process_inputs(self, *args: Any) -> Any:
+        """Arguments as the nodes take them."""
+        return self._codegen.process_inputs(*args)
+
+    def process_outputs(self, out: Any) -> Any:
+        """What the output node gave, as the module returns it."""
+        return self._codegen.process_outputs(out)
 
     def print_tabular(self) -> None:
         """Print one line per node: kind, name, target, arguments."""
@@ -297,13 +289,6 @@ def _attribute(module: Any, path: str) -> Any:
     return module
 
 
-def _found(value: Any, path: str) -> Any:
-    """What a path leads to, None where it leads nowhere."""
-    for name in path.split("."):
-        value = getattr(value, name, None)
-    return value
-
-
 class _NodeList:
     """A graph's nodes, walked over as they were when the walk began, less those erased."""
 
@@ -318,135 +303,3 @@ class _NodeList:
 
     def __len__(self) -> int:
         return len(self._graph._nodes)
-
-
-_OPERATORS = {
-    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "truediv": "{} / {}",
-    "floordiv": "{} // {}", "mod": "{} % {}", "pow": "{} ** {}", "matmul": "{} @ {}",
-    "eq": "{} == {}", "ne": "{} != {}", "lt": "{} < {}", "le": "{} <= {}", "gt": "{} > {}",
-    "ge": "{} >= {}", "and_": "{} & {}", "or_": "{} | {}", "xor": "{} ^ {}",
-    "lshift": "{} << {}", "rshift": "{} >> {}", "getitem": "{}[{}]", "neg": "-{}",
-    "invert": "~{}", "pos": "+{}",
-}  # fmt: skip
-
-
-class _Writer:
-    def __init__(self, graph: Graph, root: str) -> None:
-        self.graph = graph
-        self.root = root
-        self.globals: dict[str, Any] = {}
-        self.names = _UniqueNames()
-        for node in graph.nodes:
-            self.names._used.add(node.name)
-
-    def write(self) -> PythonCode:
-        parameters, body = [self.root], []
-        last = self._last_uses()
-        for node in self.graph.nodes:
-            if node.op == "placeholder":
-                parameters.append(self._parameter(node))
-                if node.target.lstrip("*") != node.name:
-                    body.append(f"{node.name} = {node.target.lstrip('*')}")
-            else:
-                body.append(self._line(node))
-            spent = [used.name for used in last.get(node, [])]
-            if spent and node.op not in ("placeholder", "output"):
-                body[-1] += ";  " + " = ".join(spent) + " = None"
-        if not any(node.op == "output" for node in self.graph.nodes):
-            body.append("pass")
-        lines = "".join(f"    {line}\n" for line in body)
-        # Blank lines and the last indentation are PyTorch's: programs print the text.
-        source = f"\n\n\ndef forward({', '.join(parameters)}):\n{lines}    "
-        return PythonCode(source, self.globals)
-
-    def _last_uses(self) -> dict[Node, list[Node]]:
-        """By node, the values that nobody needs after it."""
-        seen: set[Node] = set()
-        last_uses: dict[Node, list[Node]] = {}
-        for node in reversed(self.graph.nodes):
-            for used in node.all_input_nodes:
-                if used not in seen:
-                    seen.add(used)
-                    last_uses.setdefault(node, []).append(used)
-        return last_uses
-
-    def _parameter(self, node: Node) -> str:
-        return f"{node.target} = {self._text(node.args[0])}" if node.args else str(node.target)
-
-    def _line(self, node: Node) -> str:
-        if node.op == "output":
-            return f"return {self._text(node.args[0])}"
-        return f"{node.name} = {self._expression(node)}"
-
-    def _expression(self, node: Node) -> str:
-        if node.op == "get_attr":
-            return self._path(node.target)
-        if node.op == "call_module":
-            return f"{self._path(node.target)}({self._arguments(node.args, node.kwargs)})"
-        if node.op == "call_method":
-            first = self._text(node.args[0])
-            return f"{first}.{node.target}({self._arguments(node.args[1:], node.kwargs)})"
-        target = node.target
-        name = getattr(target, "__name__", "")
-        if getattr(target, "__module__", None) == "_operator" and name in _OPERATORS:
-            form = _OPERATORS[name]
-            if not node.kwargs and form.count("{}") == len(node.args):
-                return form.format(*(self._text(arg) for arg in node.args))
-        if target is getattr and len(node.args) == 2 and str(node.args[1]).isidentifier():
-            return f"{self._text(node.args[0])}.{node.args[1]}"
-        return f"{self._global(target)}({self._arguments(node.args, node.kwargs)})"
-
-    def _path(self, path: str) -> str:
-        text = self.root
-        for part in path.split("."):
-            plain = part.isidentifier() and not keyword.iskeyword(part)
-            text = f"{text}.{part}" if plain else f'getattr({text}, "{part}")'
-        return text
-
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        shown = [self._text(arg) for arg in args]
-        return ", ".join([*shown, *(f"{key} = {self._text(v)}" for key, v in kwargs.items())])
-
-    def _text(self, value: Any) -> str:
-        if isinstance(value, Node):
-            return value.name
-        kind = type(value)
-        if kind is tuple:
-            inner = ", ".join(self._text(item) for item in value)
-            return f"({inner},)" if len(value) == 1 else f"({inner})"
-        if kind is list:
-            return f"[{', '.join(self._text(item) for item in value)}]"
-        if kind is dict:
-            items = (f"{self._text(k)}: {self._text(v)}" for k, v in value.items())
-            return f"{{{', '.join(items)}}}"
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            inner = ", ".join(self._text(item) for item in value)
-            return f"{self._global(kind)}({inner})"
-        if kind is slice:
-            parts = ", ".join(self._text(bound) for bound in (value.start, value.stop, value.step))
-            return f"slice({parts})"
-        plain = (bool, int, str, bytes, complex, type(None), type(...))
-        if isinstance(value, plain) and kind in plain:
-            return repr(value)
-        if kind is float:
-            return repr(value) if value - value == 0 else f"float('{value}')"
-        return self._global(value)
-
-    def _global(self, value: Any) -> str:
-        for name, known in self.globals.items():
-            if known is value:
-                return name
-        named = callable(value) and hasattr(value, "__name__")
-        path = qualified_name(value) if named else _snake(type(value).__name__)
-        if isinstance(value, DType):
-            path = f"torch.{value.name}"
-        if getattr(builtins, path, None) is value:
-            return path
-        if path.startswith("torch.") and "torch" not in self.names._used:
-            package = sys.modules[__name__.partition(".")[0]]
-            if _found(package, path.partition(".")[2]) is value:
-                self.globals["torch"] = package
-                return path
-        name = self.names.make(path.replace(".", "_"))
-        self.globals[name] = value
-        return name

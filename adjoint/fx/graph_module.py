@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.fx.graph import Graph, PythonCode
+from adjoint.fx.graph import CodeGen, Graph, PythonCode
 from adjoint.fx.node import Node, map_arg
 from adjoint.nn.modules.module import Module
 
@@ -163,7 +163,9 @@ class GraphModule(Module):
 
     def __reduce__(self) -> Any:
         state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
-        return _rebuild, (state, written(self._graph), type(self).__name__)
+        codegen = self._graph._codegen
+        own = () if type(codegen) is CodeGen else (codegen,)
+        return _rebuild, (state, written(self._graph), type(self).__name__, *own)
 
     def __str__(self) -> str:
         more = "# To see more debug info, please use `graph_module.print_readable()`"
@@ -189,8 +191,14 @@ def written(graph: Graph) -> list[tuple[Any, ...]]:
     ]
 
 
-def _rebuild(state: dict[str, Any], rows: list[tuple[Any, ...]], name: str) -> GraphModule:
+def _rebuild(
+    state: dict[str, Any],
+    rows: list[tuple[Any, ...]],
+    name: str,
+    codegen: CodeGen | None = None,
+) -> GraphModule:
     graph, nodes = Graph(), list[Node]()
+    graph._codegen = codegen or CodeGen()
 
     def with_nodes(argument: Any) -> Any:
         if isinstance(argument, NodeReference):

@@ -41,7 +41,7 @@ class Interpreter:
     ) -> Any:
         """Run the graph on arguments."""
         self.env = dict(initial_env or {})
-        self.args_iter = iter(args)
+        self.args_iter = iter(self.graph.process_inputs(*args) if enable_io_processing else args)
         last: dict[Node, list[Node]] = {}
         if self.garbage_collect_values:
             seen: set[Node] = set()
@@ -59,7 +59,8 @@ class Interpreter:
                 error.add_note(f"While executing {node.format_node()}")
                 raise
             if node.op == "output":
-                return self.env[node]
+                out = self.env[node]
+                return self.graph.process_outputs(out) if enable_io_processing else out
             for spent in last.get(node, []):
                 del self.env[spent]
         return None
@@ -165,7 +166,7 @@ class Transformer(Interpreter):
 
     def transform(self) -> GraphModule:
         """The rewritten module."""
-        result = super().run()
+        result = super().run(enable_io_processing=False)
         if result is not None:
             self.new_graph.output(
                 map_aggregate(result, lambda a: a.node if isinstance(a, Proxy) else a)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from adjoint.fx.immutable_collections import immutable_dict, immutable_list
+from adjoint.fx.operator_schemas import normalize_function, normalize_module
 from adjoint.ops import OpOverload
 
 if TYPE_CHECKING:
@@ -14,18 +16,30 @@ if TYPE_CHECKING:
 
 # What a node may be called with, for annotations.
 Argument = Any
+IMPURE = {"setitem", "_assert", "print"}  # names of functions that are called for what they do
+_impure_functions: set[Callable[..., Any]] = set()
 KINDS = ("placeholder", "get_attr", "call_function", "call_module", "call_method", "output")
 
 
+def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Have calls of a function stay in graphs though nobody uses what it returns.
+
+    >>> has_side_effect(print) is print
+    True
+    """
+    _impure_functions.add(fn)
+    return fn
+
+
 def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
-    """Apply a function to the leaves of tuples, lists, dicts and slices."""
+    """Apply a function to the leaves of tuples, lists, dicts and slices, as a node keeps them."""
     if isinstance(a, tuple):
         mapped = tuple(map_aggregate(item, fn) for item in a)
         return type(a)(*mapped) if hasattr(a, "_fields") else mapped
     if isinstance(a, list):
-        return [map_aggregate(item, fn) for item in a]
+        return immutable_list([map_aggregate(item, fn) for item in a])
     if isinstance(a, dict):
-        return {key: map_aggregate(item, fn) for key, item in a.items()}
+        return immutable_dict((key, map_aggregate(item, fn)) for key, item in a.items())
     if isinstance(a, slice):
         return slice(*(map_aggregate(bound, fn) for bound in (a.start, a.stop, a.step)))
     return fn(a)
@@ -90,9 +104,13 @@ class Node:
     def _update(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for used in self._input_nodes:
             used.users.pop(self, None)
-        self._args, self._kwargs = args, kwargs
-        self._input_nodes = {}
-        map_arg((args, kwargs), lambda node: self._input_nodes.setdefault(node))
+        self._input_nodes = found = dict[Node, None]()
+
+        def noted(node: Node) -> Node:
+            found.setdefault(node)
+            return node
+
+        self._args, self._kwargs = map_arg((args, immutable_dict(kwargs)), noted)
         for used in self._input_nodes:
             used.users.setdefault(self)
 
@@ -158,16 +176,35 @@ class Node:
             return str(self.target).endswith("_") and not str(self.target).endswith("__")
         if self.op == "call_function":
             name = getattr(self.target, "__name__", "")
-            return name in ("setitem", "_assert", "print") or (
-                name.endswith("_") and not name.endswith("__")
-            )
+            writes = name.endswith("_") and not name.endswith("__")
+            return writes or name in IMPURE or self.target in _impure_functions
         if self.op == "call_module" and self.graph.owning_module is not None:
             module = self.graph.owning_module.get_submodule(self.target)
             return bool(getattr(module, "_is_impure", False))
         return False
 
-    def normalized_arguments(self, *_: Any, **__: Any) -> None:
-        """Not known: None, as PyTorch answers where it has no schema."""
+    def normalized_arguments(
+        self,
+        root: Any,
+        arg_types: tuple[Any, ...] | None = None,
+        kwarg_types: dict[str, Any] | None = None,
+        normalize_to_only_use_kwargs: bool = False,
+    ) -> Any:
+        """Its arguments with defaults, by name; None where what it calls has no signature."""
+        if self.op == "call_function":
+            return normalize_function(
+                self.target,
+                self.args,
+                self.kwargs,
+                arg_types,
+                kwarg_types,
+                normalize_to_only_use_kwargs,
+            )
+        if self.op == "call_module":
+            return normalize_module(
+                root, self.target, self.args, self.kwargs, normalize_to_only_use_kwargs
+            )
+        return None
 
     def format_node(self, *_: Any, **__: Any) -> str:
         """One line that says it."""

@@ -238,10 +238,10 @@ class CustomOpDef:
         if self._transparent:
             return handed(_observed(self._kernels, ""), values)
         if self._mutates or self._returns_nothing():
-            return self._compute(values)
+            return self._computed(values)
         if self._notation is not None and "Tensor?" in self._notation.results:
             with CONTEXT.having(grad_enabled=False):  # no record has results that may be missing
-                return self._compute(values)
+                return self._computed(values)
         operands, layout = arranged(values)
         outs = CUSTOM(*operands, op=self._qualname, layout=layout)
         return outs[0] if self._kind is Tensor else (self._kind or tuple)(outs)
@@ -268,6 +268,28 @@ class CustomOpDef:
         if self._notation is not None:
             return not self._notation.results
         return self._signature is not None and self._signature.return_annotation in (None, "None")
+
+    def _computed(self, values: Sequence[Any]) -> Any:
+        """`_compute` where no record does; observers see one operation all the same."""
+        observers = CONTEXT.observers
+        if not observers:
+            return self._compute(values)
+        with CONTEXT.having(observers=self._inner_observers()):
+            out = self._compute(values)
+        operands, layout = arranged(values)
+        many = out if isinstance(out, (tuple, list)) else (out,)
+        outs = tuple(x for x in many if isinstance(x, Tensor))
+        for observe in observers:
+            observe(CUSTOM, tuple(operands), {"op": self._qualname, "layout": layout}, outs)
+        return out
+
+    def _inner_observers(self) -> tuple[Any, ...]:
+        """Who is shown what its function calls: all but those who take it as a whole."""
+        return tuple(
+            observe
+            for observe in CONTEXT.observers
+            if self not in getattr(getattr(observe, "__self__", None), "whole_operations", ())
+        )
 
     def _compute(self, values: Sequence[Any]) -> Any:
         """What the kernel for the operands' device, or the function, makes of the arguments."""
@@ -514,7 +536,8 @@ def custom(xp: Any, *arrays: Any, op: str, layout: Layout) -> tuple[Any, ...]:
     operation = OPERATIONS[op]
     operands = [HOOKS.array.wrap(_read_only(x)) for x in arrays]
     values = filled(layout, operands)
-    with concrete(), CONTEXT.having(grad_enabled=False, autocast=None):
+    seen_by = operation._inner_observers()
+    with concrete(), CONTEXT.having(grad_enabled=False, autocast=None, observers=seen_by):
         outs = operation._results(operation._compute(values), "its function")
         _check(operation, operands, outs, layout)
     return tuple(out._array for out in outs)

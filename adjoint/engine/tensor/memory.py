@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import warnings
 from typing import Any
 
@@ -18,6 +20,20 @@ from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import AutogradMeta, Tensor, _new, alias_noted, wrap
 
 
+def _holders(storage: Storage) -> tuple[list[Tensor], list[UntypedStorage]]:
+    """The tensors and storages of users that refer to a storage; an error if others may."""
+    found = gc.get_referrers(storage)
+    tensors = [x for x in found if isinstance(x, Tensor)]
+    handles = [x for x in found if isinstance(x, UntypedStorage)]
+    # Two references are this function's argument, as its caller's attribute read and its own.
+    if sys.getrefcount(storage) != len(tensors) + len(handles) + 2:
+        raise NotImplementedError(
+            "storage.share_memory_: more than tensors refer to this memory, and would keep it. "
+            "Call share_memory_() of a tensor, or make the storage by share_memory_ first."
+        )
+    return tensors, handles
+
+
 class UntypedStorage:
     """The bytes behind a tensor, shared by all its views; a number of new ones, or those given.
 
@@ -28,6 +44,7 @@ class UntypedStorage:
     """
 
     __slots__ = ("_storage", "device")
+    is_sparse = is_sparse_csr = is_hpu = False
 
     def __init__(self, storage: Storage | Any = 0, device: Device | Any = CPU) -> None:
         self.device = device if isinstance(device, Device) else Device(device)
@@ -85,9 +102,49 @@ class UntypedStorage:
         held = wrap(HOOKS.array.new_bytes(size)).to(place).share_memory_()
         return UntypedStorage(held._storage, held.device)
 
+    def share_memory_(self) -> UntypedStorage:
+        """Move the bytes, with the tensor on them, to memory that processes write to together.
+
+        Tensors hold an array of the memory each, so there may be one: views made before refuse.
+        """
+        if self._storage.buffer is None:
+            raise NotImplementedError("storage.share_memory_: a storage on meta has no memory")
+        if self.is_shared():
+            return self
+        tensors, handles = _holders(self._storage)
+        if tensors:
+            if len(tensors) > 1 or tensors[0].nbytes != UntypedStorage.nbytes(self):
+                raise NotImplementedError(
+                    "storage.share_memory_: several tensors, or a part of one, look at this memory "
+                    "and would keep it. Call share_memory_() of the tensor before taking views."
+                )
+            moved = getattr(tensors[0], "share_memory_")()._storage  # noqa: B009 (a later layer's)
+        else:
+            moved = wrap(self._storage.buffer).share_memory_()._storage
+        for handle in handles:
+            handle._storage = moved
+        return self
+
     def is_pinned(self, device: Any = None) -> bool:
         """Whether the memory is page-locked for copies to a GPU."""
         return self._storage.buffer is not None and bool(wrap(self._storage.buffer).is_pinned())
+
+    def pin_memory(self, device: Any = None) -> UntypedStorage:
+        """A copy in page-locked memory, from which copies to a GPU are asynchronous."""
+        return self if self.is_pinned() else type(self)(self._flat.pin_memory()._storage, CPU)
+
+    @property
+    def _flat(self) -> Tensor:
+        return wrap(self._bytes())
+
+    def _to(self, dtype: DType) -> TypedStorage:
+        """The elements as another dtype's, in memory of their own."""
+        return TypedStorage(self._flat.to(dtype, copy=True)._storage, self.device)
+
+    @property
+    def filename(self) -> None:
+        """The file that is mapped; not known."""
+        return None
 
     def get_device(self) -> int | None:
         """The number of the GPU; None on the CPU."""
@@ -300,9 +357,7 @@ class TypedStorage(UntypedStorage):
 
     def _to(self, dtype: DType) -> TypedStorage:
         """The elements as another dtype's, in memory of their own unless it is the same."""
-        if dtype is self.dtype:
-            return self
-        return TypedStorage(self._flat.to(dtype)._storage, self.device)
+        return self if dtype is self.dtype else super()._to(dtype)
 
     def tolist(self) -> list[Any]:
         """The elements as Python numbers."""
@@ -328,9 +383,9 @@ CONVERSIONS = (
 
 
 def _conversion(name: str, dtype: DType) -> Any:
-    """The method of TypedStorage that gives elements of a dtype."""
+    """The method of storages that gives elements of a dtype."""
 
-    def converted(self: TypedStorage) -> TypedStorage:
+    def converted(self: UntypedStorage) -> TypedStorage:
         return self._to(dtype)
 
     converted.__name__, converted.__doc__ = name, f"The elements as {dtype.name}."
@@ -339,7 +394,7 @@ def _conversion(name: str, dtype: DType) -> Any:
 
 for _entry in CONVERSIONS.split():
     _name, _, _dtype = _entry.partition(":")
-    setattr(TypedStorage, _name, _conversion(_name, named(_dtype)))
+    setattr(UntypedStorage, _name, _conversion(_name, named(_dtype)))
 
 
 StorageBase = UntypedStorage  # what PyTorch's storages inherit from
