@@ -19,6 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from adjoint.cli.addresses import has_below
 from adjoint.cli.addresses import module as elsewhere
 from adjoint.cli.companions import CompanionFinder
 from adjoint.engine.core.state import config
@@ -204,6 +205,8 @@ def find_module(name: str) -> ModuleType | None:
         if found is None and (found := placeholder(name)) is not None:
             answer_reads(found)
         return found
+    if not hasattr(module, "__path__") and has_below(name.removeprefix("adjoint.")):
+        module.__path__ = []  # a file here, a folder in PyTorch: what lies below it is looked for
     fill_in(module)
     return module
 

@@ -34,7 +34,7 @@ def _signature(op: Any) -> inspect.Signature | None:
     """The signature of a function of ours or of a registered operation; None of others."""
     if isinstance(op, CustomOpDef):
         return op._signature
-    fn = op._fn if isinstance(op, OpOverload) else op
+    fn: Any = op._fn if isinstance(op, OpOverload) else op
     module = str(getattr(inspect.unwrap(fn), "__module__", None) if callable(fn) else None)
     if module.partition(".")[0] not in ("adjoint", "torch"):
         return None
