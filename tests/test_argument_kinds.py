@@ -69,3 +69,55 @@ def test_results_lie_row_after_row(dim: int, compiled: bool) -> None:
     for name, out in (ad.compile(along) if compiled else along)(x, dim).items():
         assert out.is_contiguous(), name
         np.testing.assert_allclose(out.numpy(), expected[name].numpy(), rtol=1e-12)
+
+
+# Calls by NumPy's names and numbers, and what they are otherwise.
+SPELT: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
+    (lambda: ad.abs(x=-X), lambda: X),
+    (lambda: ad.abs(a=-X), lambda: X),
+    (lambda: ad.add(x1=X, x2=X), lambda: X + X),
+    (lambda: X.add(x2=X), lambda: X + X),
+    (lambda: ad.sum(a=X, axis=1, keepdims=True), lambda: X.sum(1, keepdim=True)),
+    (lambda: ad.cat(X.chunk(np.int64(3), 1)), lambda: ad.cat(X.chunk(3, 1))),
+    (lambda: X.split(np.int32(2))[1], lambda: X.split(2)[1]),
+    (lambda: X.tensor_split(np.int64(3), 1)[0], lambda: X.tensor_split(3, 1)[0]),
+    (lambda: X.hsplit(np.int64(4))[3], lambda: X[:, 3:]),
+    (lambda: X.hsplit(1, 3)[1], lambda: X[:, 1:3]),
+    (lambda: X.vsplit(np.int32(3))[1], lambda: X[1:2]),
+    (lambda: ad.fft.ifftn(X, dim=np.int64(1)).real, lambda: ad.fft.ifftn(X, dim=1).real),
+    (
+        lambda: ad.nn.functional.max_pool1d(X, np.int32(2), np.int32(1)),
+        lambda: ad.nn.functional.max_pool1d(X, 2, 1),
+    ),
+    (lambda: X.sum_to_size(np.int64(1), 4), lambda: X.sum(0, keepdim=True)),
+    (lambda: X.sum_to_size(size=(3, 1)), lambda: X.sum(1, keepdim=True)),
+    (lambda: X.repeat_interleave(np.int64(2), 0), lambda: X.repeat_interleave(2, 0)),
+    (lambda: ad.nn.LayerNorm(np.int64(4))(X), lambda: ad.nn.LayerNorm(4)(X)),
+]
+
+
+@pytest.mark.parametrize("k", range(len(SPELT)))
+@pytest.mark.parametrize("compiled", [False, True])
+def test_numpys_names_and_numbers(k: int, compiled: bool) -> None:
+    spelt, plain = SPELT[k]
+    assert (ad.compile(spelt) if compiled else spelt)().tolist() == plain().tolist()
+
+
+def test_tensors_of_one_number_are_numbers() -> None:
+    assert [part.tolist() for part in X.chunk(ad.tensor(2))] == [X[:2].tolist(), X[2:].tolist()]
+    assert [part.tolist() for part in X.split(ad.tensor(2))] == [X[:2].tolist(), X[2:].tolist()]
+
+
+def test_names_that_are_nobodys_are_refused() -> None:
+    for kwargs in ({"y": X}, {"x": X, "a": X}, {"input": X, "x": X}):
+        with pytest.raises(TypeError, match="unexpected keyword argument"):
+            ad.abs(**kwargs)
+
+
+def test_other_spellings_write_to_out() -> None:
+    out = ad.empty(3, 4)
+    assert ad.add(x=X, x2=X, out=out) is out
+    assert out.tolist() == (2 * X).tolist()
+    with pytest.warns(UserWarning, match="deprecated"):
+        assert ad.add(X, 2, X, out=out) is out
+    assert out.tolist() == (3 * X).tolist()

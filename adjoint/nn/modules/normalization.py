@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
@@ -40,7 +41,9 @@ class _Affine(Module):
 
 
 def _shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if isinstance(normalized_shape, Integral):  # NumPy's, too
+        return (int(normalized_shape),)
+    return tuple(normalized_shape)  # type: ignore[arg-type]
 
 
 class LayerNorm(_Affine):

@@ -140,6 +140,19 @@ def prop(fn: F) -> F:
 
 # NumPy's names for arguments, which PyTorch accepts as well.
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+_RARE_NUMPY_NAMES = {"x": "input", "a": "input", "x1": "input", "x2": "other"}
+
+
+def _in_our_names(names: tuple[str, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Keywords with NumPy's rarer names replaced; None if there are none that can be."""
+    renamed = {
+        theirs: ours
+        for theirs, ours in _RARE_NUMPY_NAMES.items()
+        if theirs in kwargs and theirs not in names and ours in names and ours not in kwargs
+    }
+    if len(set(renamed.values())) != len(renamed):
+        return None
+    return {renamed.get(name, name): value for name, value in kwargs.items()} if renamed else None
 
 
 def _adapted(
@@ -251,9 +264,13 @@ def _adapted(
             if isinstance(error, TypeError):
                 if base in OF_NUMBERS and _all_numbers(args):
                     return variant(PUBLIC["", "tensor"].fn(args[0]), *args[1:], **kwargs)
+                into_it = {} if target is None else {"out": target}
                 written = modern(base, args, kwargs)
                 if written is not None:
-                    return variant(*written[0], **written[1])
+                    return variant(*written[0], **written[1], **into_it)
+                respelt = _in_our_names(names, kwargs)
+                if respelt is not None:
+                    return variant(*args, **respelt, **into_it)
                 raise
             raise (_no_tensor(fn, wanted, args, kwargs) or error) from None
         if target is None:

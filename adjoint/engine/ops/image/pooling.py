@@ -156,7 +156,7 @@ class PoolingArguments:
         ceil_mode: bool,
     ) -> None:
         self.kernel = expanded(name, "kernel_size", kernel_size, rank)
-        given = stride is not None and stride != ()
+        given = stride is not None and not (isinstance(stride, tuple) and not stride)
         self.step = expanded(name, "stride", stride, rank) if given else self.kernel
         self.pad = expanded(name, "padding", padding, rank)
         self.dilation = expanded(name, "dilation", dilation, rank)

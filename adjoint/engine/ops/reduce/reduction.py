@@ -270,10 +270,9 @@ def _repeated(shape: Dims, size: Dims) -> tuple[Dims, Dims]:
 
 
 @method
-def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+def sum_to_size(self: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Sum over the dimensions that broadcasting `size` to this shape would repeat."""
-    if len(size) == 1 and not isinstance(size[0], int):
-        size = tuple(size[0])
+    size = ints("sum_to_size", sizes, size)
     if size and same_shape(self.shape, size):
         return self
     leading, repeated = _repeated(tuple(self.shape), size)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from numpy import integer
+
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.layout import contiguous_format
@@ -214,6 +216,8 @@ def repeat_interleave(
         x = x.reshape(1)
     if is_tensor(repeats) and repeats.ndim == 1 and repeats.shape[0] == 1:
         repeats = repeats.reshape(())
+    if isinstance(repeats, integer):
+        repeats = int(repeats)
     if not is_tensor(repeats) and not isinstance(repeats, int):
         raise TypeError(
             f"repeat_interleave: repeats must be an int or a Tensor, received {type(repeats)}"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import index
 from typing import TYPE_CHECKING, Any
+
+from numpy import integer
 
 from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.public import method, public
@@ -49,7 +52,9 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> Tensors:
 
 def _split(input: Tensor, split_size: Any, dim: int) -> Tensors:
     if not isinstance(split_size, int):
-        return split_with_sizes(input, split_size, dim)
+        if isinstance(split_size, (list, tuple)) or getattr(split_size, "ndim", 1):
+            return split_with_sizes(input, split_size, dim)
+        split_size = index(split_size)  # NumPy's numbers, and tensors of one
     _needs_dims("split", input)
     d = wrap_dim("split", dim, input.ndim)
     size = input.shape[d]
@@ -101,6 +106,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> Tensors:
         raise RuntimeError(f"chunk: expects `chunks` to be greater than 0, got: {chunks}")
     d = wrap_dim("chunk", dim, input.ndim)
     size = input.shape[d]
+    chunks = chunks if isinstance(chunks, int) else index(chunks)
     length = -(-size // chunks)
     if length == 0:  # an empty dimension still gives all its chunks
         return split_with_sizes(input, (0,) * chunks, d)
@@ -128,6 +134,8 @@ def tensor_split(
         where = where.item() if where.ndim == 0 else where.tolist()
     d = wrap_dim("tensor_split", dim, input.ndim)
     size = input.shape[d]
+    if isinstance(where, integer):
+        where = int(where)
     if isinstance(where, int):
         if where <= 0:
             raise RuntimeError(
@@ -153,7 +161,7 @@ def _sectioned(name: str, x: Tensor, where: Any, dim: int, least: int) -> Tensor
             f"{name}: requires a tensor with at least {least} dimension{'s' * (least > 1)}, but "
             f"got a tensor with {x.ndim} dimensions!"
         )
-    if isinstance(where, int) and (where <= 0 or x.shape[dim] % where):
+    if isinstance(where, (int, integer)) and (where <= 0 or x.shape[dim] % where):
         raise ShapeError(
             f"{name}: attempted to split along dimension {dim}, but the size of the dimension "
             f"{x.shape[dim]} is not divisible by the split_size {where}!"
@@ -162,8 +170,10 @@ def _sectioned(name: str, x: Tensor, where: Any, dim: int, least: int) -> Tensor
 
 
 def _sections(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """`hsplit(x, 2)`, `hsplit(x, (1, 2))`, `hsplit(x, sections=2)` or `hsplit(x, indices=...)`."""
+    """`hsplit(x, 2)`, `hsplit(x, (1, 2))`, `x.hsplit(1, 2)`, and `sections=` or `indices=`."""
     given = [*args, *named.values()]
+    if len(args) > 1 and not named:
+        return args
     if len(given) != 1 or not set(named) <= {"sections", "indices", "indices_or_sections"}:
         raise TypeError(f"{name}: expected indices or sections, received {args} {named}")
     return given[0]

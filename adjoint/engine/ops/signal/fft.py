@@ -157,8 +157,8 @@ def _resize(name: str, x: Tensor, dim: int, n: int) -> Tensor:
 
 def _plan(name: str, x: Tensor, s: Any, dim: Any) -> tuple[Dims, list[int]]:
     """The dimensions to transform, and the length asked for in each (-1: as it is)."""
-    s = (s,) if isinstance(s, int) else s
-    dim = (dim,) if isinstance(dim, int) else dim
+    s = (s,) if hasattr(s, "__index__") else s  # a tensor of one number, too
+    dim = (dim,) if hasattr(dim, "__index__") else dim
     if dim is not None:
         dims = tuple(wrap_dim(name, d, x.ndim) for d in dim)
         if len(set(dims)) != len(dims):
