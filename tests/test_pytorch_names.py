@@ -277,3 +277,18 @@ def test_the_old_constructor_does_not_ask_the_default_device(make: Any) -> None:
         made = make()
     assert made.device.type == "cpu"
     assert len(made.tolist()) == 2
+
+
+def test_handles_of_tables_of_ones_own() -> None:
+    noted: dict[int, Any] = {}
+    layer = ad.nn.Linear(2, 2)
+    handle = ad.utils.hooks.RemovableHandle(layer._forward_pre_hooks, extra_dict=[noted])
+    assert handle.id not in layer._forward_pre_hooks
+    layer._forward_pre_hooks[handle.id] = lambda module, args: (args[0] * 0,)
+    noted[handle.id] = True
+    assert layer(ad.ones(1, 2)).tolist() == [layer.bias.tolist()]
+    with handle:
+        pass  # removed at the end of the block
+    assert not layer._forward_pre_hooks
+    assert not noted
+    assert layer(ad.ones(1, 2)).tolist() != [layer.bias.tolist()]

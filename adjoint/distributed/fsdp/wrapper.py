@@ -45,6 +45,7 @@ class FullyShardedDataParallel(Module):
         use_orig_params: accepted; parameters keep their names in any case.
         sharding_strategy: FULL_SHARD, or SHARD_GRAD_OP, which does not gather again in backward.
         sync_module_states: whether to begin with the first process's parameters.
+        device_mesh: a mesh of one dimension, in place of the group.
         backward_prefetch, forward_prefetch, limit_all_gathers, device_id: accepted as PyTorch has
             them.
     """
@@ -65,6 +66,8 @@ class FullyShardedDataParallel(Module):
         forward_prefetch: bool = False,
         limit_all_gathers: bool = True,
         use_orig_params: bool = False,
+        ignored_states: Any = None,
+        device_mesh: Any = None,
     ) -> None:
         super().__init__()
         self._settings = StateDictSettings(
@@ -75,10 +78,20 @@ class FullyShardedDataParallel(Module):
                 f"FullyShardedDataParallel: {sharding_strategy} is not supported. Use FULL_SHARD "
                 "or SHARD_GRAD_OP, or DistributedDataParallel where nothing is to be divided."
             )
-        if ignored_modules or param_init_fn is not None:
+        if ignored_modules or ignored_states or param_init_fn is not None:
             raise NotImplementedError(
-                "FullyShardedDataParallel: ignored_modules and param_init_fn are not supported"
+                "FullyShardedDataParallel: ignored_modules, ignored_states and param_init_fn are "
+                "not supported"
             )
+        if device_mesh is not None:
+            if process_group is not None:
+                raise ValueError("Cannot pass both process_group and device_mesh")
+            if device_mesh.ndim != 1:
+                raise NotImplementedError(
+                    "FullyShardedDataParallel: a mesh of several dimensions is not supported. "
+                    "Take one of them: device_mesh['name']."
+                )
+            process_group = device_mesh.get_group()
         offloads = bool(getattr(cpu_offload, "offload_params", cpu_offload))
         offload = CPUOffloadPolicy() if offloads else None
         if sync_module_states:

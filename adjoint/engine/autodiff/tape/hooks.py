@@ -19,18 +19,43 @@ from adjoint.engine.tensor.tensor import OWN_DTYPE, Tensor, meta_of, set_grad
 _ids = itertools.count()
 
 
+_LATER = object()
+
+
 class Handle:
-    """Returned by a registration; `remove()` undoes it. Also a context manager."""
+    """Returned by a registration; `remove()` undoes it. Also a context manager.
+
+    Args:
+        hooks_dict: the table that the hook is in, by the handle's `id`.
+        hook: what is put there; unless given, whoever makes the handle does so.
+        extra_dict: a table, or several, of what else is noted under the same number.
+
+    Example:
+        >>> import adjoint as ad
+        >>> mine = {}
+        >>> handle = ad.utils.hooks.RemovableHandle(mine)
+        >>> mine[handle.id] = print
+        >>> handle.remove()
+        >>> mine
+        {}
+    """
 
     __slots__ = ("id", "notes", "table")
 
-    def __init__(self, table: dict[int, Any], hook: Any) -> None:
-        self.table = table
-        self.notes: list[dict[int, Any]] = []  # tables of what is noted about the hook
+    def __init__(
+        self, hooks_dict: dict[int, Any], hook: Any = _LATER, *, extra_dict: Any = None
+    ) -> None:
+        self.table = hooks_dict
+        several = isinstance(extra_dict, (list, tuple))
+        # tables of what is noted about the hook
+        self.notes: list[dict[int, Any]] = list(extra_dict) if several else []
+        if extra_dict is not None and not several:
+            self.notes.append(extra_dict)
         self.id = next(_ids)
-        while self.id in table:  # hooks that came from a file have numbers of another process
+        while self.id in hooks_dict:  # those that came from a file have another process's numbers
             self.id = next(_ids)
-        table[self.id] = hook
+        if hook is not _LATER:
+            hooks_dict[self.id] = hook
 
     def remove(self) -> None:
         """Take the hook away."""

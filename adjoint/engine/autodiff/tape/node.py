@@ -94,17 +94,17 @@ class BackwardNode:
         """A dictionary for whatever the user wants to keep with the node."""
         return self.make_extra().metadata
 
-    def register_hook(self, hook: Callable[..., Any]) -> Any:
-        """Call `hook(grad_inputs, grad_outputs)` after this node runs in backward."""
+    def register_hook(self, fn: Callable[..., Any]) -> Any:
+        """Call `fn(grad_inputs, grad_outputs)` after this node runs in backward."""
         from adjoint.engine.autodiff.tape.hooks import Handle
 
-        return Handle(self.make_extra().hooks, hook)
+        return Handle(self.make_extra().hooks, fn)
 
-    def register_prehook(self, hook: Callable[..., Any]) -> Any:
-        """Call `hook(grad_outputs)` before this node runs in backward."""
+    def register_prehook(self, fn: Callable[..., Any]) -> Any:
+        """Call `fn(grad_outputs)` before this node runs in backward."""
         from adjoint.engine.autodiff.tape.hooks import Handle
 
-        return Handle(self.make_extra().node_prehooks, hook)
+        return Handle(self.make_extra().node_prehooks, fn)
 
     def _sequence_nr(self) -> int:
         return self.sequence
