@@ -301,9 +301,13 @@ TABLE: dict[str, tuple[str, str]] = {
         "context backward get_gradients DistAutogradContext is_available()",
     ),
     "distributed.argparse_util": ("such options; see adjoint launch", "check_env env"),
-    "distributed.checkpoint.default_planner": (
+    "distributed.checkpoint": (
         "such checkpoints",
-        "DefaultLoadPlanner DefaultSavePlanner",
+        (
+            "LoadPlan LoadPlanner SavePlan SavePlanner ReadItem WriteItem Metadata StorageReader "
+            "StorageWriter TensorStorageMetadata BytesStorageMetadata ChunkStorageMetadata "
+            "CheckpointException HuggingFaceStorageReader HuggingFaceStorageWriter"
+        ),
     ),
     "distributed.checkpoint.format_utils": (
         "files of PyTorch's sharded checkpoints",
@@ -373,7 +377,11 @@ TABLE: dict[str, tuple[str, str]] = {
     "onnx.symbolic_helper": ("export to ONNX", "parse_args"),
     "utils.cpp_extension": (
         "C++ extensions of PyTorch's",
-        "load CppExtension CUDAExtension BuildExtension",
+        (
+            "load load_inline CppExtension CUDAExtension SyclExtension BuildExtension "
+            "include_paths library_paths verify_ninja_availability get_default_build_root "
+            "check_compiler_abi_compatibility"
+        ),
     ),
     "vision.datasets": (
         "reader of that dataset",

@@ -35,6 +35,20 @@ def test_checkpoints_of_folders_and_of_files(tmp_path: Path) -> None:
     assert dcp.async_save(state, checkpoint_id=tmp_path / "later").result() is None
 
 
+def test_checkpoints_are_read_in_part(tmp_path: Path) -> None:
+    dcp.save({"a": ad.ones(2)}, checkpoint_id=tmp_path, planner=dcp.DefaultSavePlanner())
+    read: Any = {"a": ad.zeros(2), "inner": {"b": ad.zeros(3), "n": 5}}
+    with pytest.raises(KeyError, match="has no"):
+        dcp.load(read, checkpoint_id=tmp_path, planner=dcp.DefaultLoadPlanner())
+    assert read["a"].tolist() == [0, 0]
+    partly = dcp.DefaultLoadPlanner(allow_partial_load=True)
+    dcp.load(read, checkpoint_id=tmp_path, planner=partly)
+    assert read["a"].tolist() == [1, 1]
+    assert (read["inner"]["b"].tolist(), read["inner"]["n"]) == ([0, 0, 0], 5)
+    with pytest.raises(NotImplementedError, match="planners of one's own"):
+        dcp.save({}, checkpoint_id=tmp_path, planner=partly)
+
+
 def test_hook_of_a_single_process() -> None:
     """A communication hook does what is done with gradients, also where nobody is to be told."""
 

@@ -11,9 +11,11 @@ import pytest
 import adjoint as ad
 from adjoint import fx, nn
 from adjoint.fx.experimental.optimization import fuse, remove_dropout
+from adjoint.fx.passes.fake_tensor_prop import FakeTensorProp
 from adjoint.fx.passes.infra.pass_base import PassBase, PassResult
 from adjoint.fx.passes.infra.pass_manager import PassManager
 from adjoint.fx.passes.split_module import split_module
+from adjoint.fx.passes.tools_common import legalize_graph
 from adjoint.nn import functional as F
 
 
@@ -125,3 +127,26 @@ def test_norms_are_folded_into_convolutions() -> None:
     smaller = remove_dropout(fuse(net))
     assert not any(isinstance(each, nn.BatchNorm2d) for each in smaller.modules())
     ad.testing.assert_close(smaller(x), net(x))
+
+
+def test_nodes_are_put_after_those_they_use() -> None:
+    traced = fx.symbolic_trace(lambda x: ad.relu(x) + ad.tanh(x) * 2)
+    wanted, names = traced(ad.ones(2)).tolist(), [node.name for node in traced.graph.nodes]
+    assert [node.name for node in legalize_graph(traced).graph.nodes] == names
+    by_name = {node.name: node for node in traced.graph.nodes}
+    by_name["add"].append(by_name["tanh"])
+    with pytest.raises(RuntimeError, match="before it has been defined"):
+        traced.graph.lint()
+    legalize_graph(traced).graph.lint()
+    traced.recompile()
+    assert traced(ad.ones(2)).tolist() == wanted
+    by_name["tanh"].args = (by_name["mul"],)
+    with pytest.raises(RuntimeError, match="in a circle"):
+        legalize_graph(traced)
+
+
+def test_shapes_are_noted_without_elements() -> None:
+    traced = fx.symbolic_trace(lambda x: ad.cat([x, x]).sum(1))
+    FakeTensorProp(traced).propagate(ad.ones(2, 3))
+    shapes = {node.name: tuple(node.meta["val"].shape) for node in traced.graph.nodes}
+    assert shapes == {"x": (2, 3), "cat": (4, 3), "sum_1": (4,), "output": (4,)}

@@ -292,3 +292,21 @@ def test_handles_of_tables_of_ones_own() -> None:
     assert not layer._forward_pre_hooks
     assert not noted
     assert layer(ad.ones(1, 2)).tolist() != [layer.bias.tolist()]
+
+
+def test_steps_of_ones_own_are_hooked_once() -> None:
+    seen = []
+
+    class Plain(ad.optim.Optimizer):
+        def __init__(self, params: Any) -> None:
+            super().__init__(params, {})
+
+        @ad.optim.Optimizer.profile_hook_step
+        def step(self, closure: Any = None) -> None:
+            seen.append("step")
+
+    optimizer = Plain([ad.nn.Parameter(ad.ones(1))])
+    optimizer.register_step_pre_hook(lambda *_: seen.append("before"))
+    optimizer.step()
+    assert seen == ["before", "step"]
+    assert ad.optim.optimizer._dispatch_sqrt(4.0) == 2

@@ -5,6 +5,7 @@ from adjoint.engine.autodiff.levels.function import FunctionCtx as FunctionCtx
 from adjoint.engine.autodiff.levels.function import once_differentiable as once_differentiable
 
 BackwardCFunction = FunctionCtx  # what PyTorch's contexts inherit from
+FunctionMeta = type(Function)
 
 
 class InplaceFunction(Function):

@@ -12,7 +12,7 @@ from adjoint.engine.core.availability.absent import ABSENT, facade
 from adjoint.engine.core.state.loading import brought as _brought
 from adjoint.engine.core.state.loading import lacking as _lacking
 
-SETTINGS = ("cpu", "cuda", "cudnn", "opt_einsum", "quantized")
+SETTINGS = ("cpu", "cuda", "cudnn", "mha", "opt_einsum", "quantized")
 # Entered among the modules at once, so that `import adjoint.backends.mps` finds them.
 FACADES = {
     path.removeprefix("backends."): facade(path) for path in ABSENT if path.startswith("backends.")

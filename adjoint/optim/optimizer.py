@@ -29,6 +29,7 @@ from adjoint.optim.written_elsewhere import _differentiable_doc as _differentiab
 from adjoint.optim.written_elsewhere import (
     _disable_dynamo_if_unsupported as _disable_dynamo_if_unsupported,
 )
+from adjoint.optim.written_elsewhere import _dispatch_sqrt as _dispatch_sqrt
 from adjoint.optim.written_elsewhere import _foreach_doc as _foreach_doc
 from adjoint.optim.written_elsewhere import _fused_doc as _fused_doc
 from adjoint.optim.written_elsewhere import _get_scalar_dtype as _get_scalar_dtype
@@ -155,6 +156,11 @@ class Optimizer:
         step = cls.__dict__.get("step")
         if step is not None and not hasattr(step, "hooked"):
             cls.step = _with_hooks(step)  # type: ignore[method-assign]
+
+    @staticmethod
+    def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
+        """A `step` method that calls the hooks before and after it, as those of classes do."""
+        return func if hasattr(func, "hooked") else _with_hooks(func)
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -35,6 +36,11 @@ def _get_scalar_dtype(is_fused: bool | None = None) -> DType:
 def _get_value(x: Any) -> Any:
     """The number in a tensor; while a step is captured, the tensor."""
     return x.item() if is_tensor(x) and CONTEXT.capture is None else x
+
+
+def _dispatch_sqrt(x: Any) -> Any:
+    """The root of a number, or of a tensor's elements."""
+    return x.sqrt() if is_tensor(x) else math.sqrt(x)
 
 
 def _stack_if_compiling(x: Any) -> Any:

@@ -28,6 +28,25 @@ class CheckpointPolicy(Enum):
     MUST_CPU_OFFLOAD = 4
 
 
+class DefaultDeviceType:
+    """The kind of device whose generator PyTorch's checkpoints keep where arguments name none.
+
+    Kept for who asks: here the generators of all devices in use are kept.
+    """
+
+    _kind = "cuda"
+
+    @staticmethod
+    def set_device_type(device: str = "cuda") -> None:
+        """Choose it."""
+        DefaultDeviceType._kind = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        """The kind chosen last: "cuda" at first."""
+        return DefaultDeviceType._kind
+
+
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments whose tensors are leaves of a tape of their own, differentiated as before.
 

@@ -1,5 +1,11 @@
 """Checkpoints that all processes write together and any number of processes can read."""
 
+from adjoint.distributed.checkpoint.default_planner import (
+    DefaultLoadPlanner as DefaultLoadPlanner,
+)
+from adjoint.distributed.checkpoint.default_planner import (
+    DefaultSavePlanner as DefaultSavePlanner,
+)
 from adjoint.distributed.checkpoint.files import FileSystemReader as FileSystemReader
 from adjoint.distributed.checkpoint.files import FileSystemWriter as FileSystemWriter
 from adjoint.distributed.checkpoint.files import async_save as async_save

@@ -20,6 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from adjoint.distributed.checkpoint.default_planner import (
+    DefaultLoadPlanner,
+    DefaultSavePlanner,
+    check_planner,
+)
 from adjoint.distributed.checkpoint.index import (
     FORMAT,
     INDEX,
@@ -107,7 +112,7 @@ def async_save(state_dict: dict[str, Any], **options: Any) -> Future[None]:
 
 def save(
     state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None,
-    storage_writer: Any = None, process_group: Any = None, **_: Any,
+    storage_writer: Any = None, planner: Any = None, process_group: Any = None, **_: Any,
 ) -> None:  # fmt: skip
     """Write a state that all processes have parts of; every process calls it.
 
@@ -119,7 +124,9 @@ def save(
         state_dict: nested dicts of tensors, DTensors, such objects and plain values.
         checkpoint_id: the folder.
         storage_writer: a `FileSystemWriter`, instead of the folder's name.
+        planner: a `DefaultSavePlanner`; others are refused.
     """
+    check_planner("save", planner, DefaultSavePlanner)
     folder = _folder("save", checkpoint_id, storage_writer)
     state_dict = {k: v.state_dict() if _is_stateful(v) else v for k, v in state_dict.items()}
     group = STATE.group if process_group is None else process_group
@@ -239,7 +246,7 @@ def save_state_dict(
 
 def load(
     state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None,
-    storage_reader: Any = None, process_group: Any = None, **_: Any,
+    storage_reader: Any = None, planner: Any = None, process_group: Any = None, **_: Any,
 ) -> None:  # fmt: skip
     """Read a checkpoint into a state of any number of processes, in place.
 
@@ -248,14 +255,17 @@ def load(
             with a `state_dict` are given theirs by `load_state_dict`.
         checkpoint_id: the folder.
         storage_reader: a `FileSystemReader`, instead of the folder's name.
+        planner: a `DefaultLoadPlanner`, which may leave what is not there; others are refused.
     """
+    check_planner("load", planner, DefaultLoadPlanner)
     folder = _folder("load", checkpoint_id, storage_reader)
     if not (folder / INDEX).exists():
         old = folder.with_name(folder.name + ".old")  # a save that was cut short in its last step
         if not (old / INDEX).exists():
             raise FileNotFoundError(f"checkpoint.load: no checkpoint in {os.fspath(folder)!r}")
         folder = old
-    source = _Source(folder, read_index(folder))
+    partial = planner is not None and planner.allow_partial_load
+    source = _Source(folder, read_index(folder), partial)
     states = {k: v.state_dict() if _is_stateful(v) else v for k, v in state_dict.items()}
     _check(states, (), source)
     with no_grad():  # all of it is there: only now does the state change
@@ -276,7 +286,13 @@ class _Source:
 
     folder: Path
     index: CheckpointIndex
+    partial: bool = False  # whether what it does not have stays as it is
     files: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+
+    def lacks(self, name: str) -> bool:
+        """Whether something is not there, and need not be."""
+        there = name in self.index.tensors or name in self.index.values
+        return self.partial and not there
 
     def elements(self, name: str, piece: Piece) -> Tensor:
         """The elements of a piece, as they lie in its file."""
@@ -319,6 +335,8 @@ def _check(tree: Any, path: tuple[str, ...], source: _Source) -> None:
         name = _name(here)
         if isinstance(value, Mapping):
             _check(value, here, source)
+        elif source.lacks(name):
+            continue
         elif isinstance(value, Tensor):
             _check_tensor(name, source, value)
         elif name not in source.index.values:
@@ -350,6 +368,8 @@ def _fill(tree: Any, path: tuple[str, ...], source: _Source) -> None:
         name = _name(here)
         if isinstance(value, Mapping):
             _fill(value, here, source)
+        elif source.lacks(name):
+            continue
         elif isinstance(value, Tensor):
             local = part_of(value) if isinstance(value, DTensor) else value.detach()
             start, _ = _wanted(value)
