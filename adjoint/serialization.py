@@ -32,6 +32,10 @@ from adjoint.io.skipping import skip_data as skip_data
 DEFAULT_PROTOCOL = 2
 
 
+class SourceChangeWarning(Warning):
+    """What PyTorch warns with where a pickled class has changed; programs silence it by name."""
+
+
 class LoadEndianness(Enum):
     """The byte order of files that do not say theirs."""
 

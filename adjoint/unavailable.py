@@ -161,6 +161,33 @@ TABLE: dict[str, tuple[str, str]] = {
         "tables of that kind; see adjoint.distributed.tensor.rules",
         "",
     ),
+    "fx.experimental.const_fold": (
+        "such folding; compile folds constants",
+        "FoldedGraphModule split_const_subgraphs",
+    ),
+    "fx.experimental.normalize": (
+        "such rewriting; see Node.normalized_arguments",
+        "NormalizeArgs NormalizeOperators",
+    ),
+    "fx.passes.graph_drawer": ("drawings of graphs; see Graph.print_tabular", "FxGraphDrawer"),
+    "fx.passes.split_utils": (
+        "such splitting; see fx.passes.split_module",
+        "Component getattr_recursive setattr_recursive split_by_tags",
+    ),
+    "jit.frontend": (
+        "trees of TorchScript",
+        "get_class_properties get_default_args get_jit_class_def get_jit_def",
+    ),
+    "jit.mobile": ("programs for phones; see export", "_load_for_lite_interpreter"),
+    "utils.bundled_inputs": (
+        "inputs kept in programs; see export",
+        "augment_model_with_bundled_inputs bundle_inputs bundle_randn",
+    ),
+    "utils.mkldnn": ("layers of that library", "to_mkldnn"),
+    "utils.mobile_optimizer": (
+        "programs for phones; see export",
+        "generate_mobile_module_lints optimize_for_mobile",
+    ),
     "fx.experimental.symbolic_shapes": (
         "sizes of that kind; see export.Dim",
         (
@@ -334,6 +361,30 @@ TABLE: dict[str, tuple[str, str]] = {
         "_new_process_group_helper",
     ),
     "distributed.elastic.agent.server.api": ("agents; see adjoint launch", "WorkerState"),
+    "distributed.elastic.agent.server.local_elastic_agent": (
+        "agents; see adjoint launch",
+        "LocalElasticAgent",
+    ),
+    "distributed.elastic.events": (
+        "such log",
+        "Event EventSource NodeState RdzvEvent record get_logging_handler",
+    ),
+    "distributed.elastic.metrics": (
+        "such log",
+        "MetricHandler MetricsConfig NullMetricHandler configure prof profile put_metric",
+    ),
+    "distributed.elastic.timer": (
+        "such deadlines",
+        "LocalTimerClient LocalTimerServer TimerClient TimerRequest TimerServer configure expires",
+    ),
+    "distributed.fsdp._common_utils": (
+        "such internals; see fsdp",
+        "TrainingState _FSDPState _get_module_fsdp_state _is_fsdp_flattened clean_tensor_name",
+    ),
+    "distributed.fsdp._runtime_utils": (
+        "such internals; see fsdp",
+        "_lazy_init _reset_flat_param_grad_info_if_needed _unshard _reshard",
+    ),
     "distributed.elastic.rendezvous": ("rendezvous of that kind; see adjoint launch", ""),
     "distributed.launcher.api": (
         "launcher by that name; see adjoint launch",

@@ -52,7 +52,7 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> Tensors:
 
 def _split(input: Tensor, split_size: Any, dim: int) -> Tensors:
     if not isinstance(split_size, int):
-        if isinstance(split_size, (list, tuple)) or getattr(split_size, "ndim", 1):
+        if isinstance(split_size, (list, tuple)) or getattr(split_size, "ndim", 1) != 0:
             return split_with_sizes(input, split_size, dim)
         split_size = index(split_size)  # NumPy's numbers, and tensors of one
     _needs_dims("split", input)
