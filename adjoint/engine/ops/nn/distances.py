@@ -19,15 +19,28 @@ if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 
-def _length(x: Tensor, dim: int, eps: float) -> Tensor:
-    return p_norm("cosine_similarity", x, 2.0, dim, keepdim=True).clamp_min(eps)
+def _length(x: Tensor, dim: int) -> Tensor:
+    return p_norm("cosine_similarity", x, 2.0, dim, keepdim=True)
+
+
+def _cosine(x: Tensor, y: Tensor, dim: int, eps: float) -> Tensor:
+    one, other = (v / _length(v, dim).clamp_min(eps) for v in (x, y))
+    return (one * other).sum(dim)
+
+
+def _turned(g: Tensor, x: Tensor, y: Tensor, out: Tensor, dim: int, eps: float) -> Tensor:
+    """How the cosine changes with x: by what of y is not along x, unless x is as good as zero."""
+    length = _length(x, dim)
+    long = length.clamp_min(eps)
+    along = (out.unsqueeze(dim) * (x / long)).masked_fill(length < eps, 0)
+    return g.unsqueeze(dim) * (y / _length(y, dim).clamp_min(eps) - along) / long
 
 
 COSINE_SIMILARITY = composite(
     "cosine_similarity",
-    in_float32(
-        lambda x, y, dim, eps: ((x / _length(x, dim, eps)) * (y / _length(y, dim, eps))).sum(dim)
-    ),
+    in_float32(_cosine),
+    in_float32(lambda g, x, y, out, dim, eps: _turned(g, x, y, out, dim, eps)),
+    in_float32(lambda g, x, y, out, dim, eps: _turned(g, y, x, out, dim, eps)),
     operands=("x", "y"),
     fragment="composed",
 )

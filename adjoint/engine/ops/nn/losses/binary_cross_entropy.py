@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import DTypeError, ShapeValueError
-from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.families import composite, fit
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.common.arguments import require_within
 from adjoint.engine.ops.common.checks import require
 from adjoint.engine.ops.nn.activations import LOG_SIGMOID
-from adjoint.engine.ops.nn.common import FUNCTIONAL, in_float32, require_floating
+from adjoint.engine.ops.nn.common import FUNCTIONAL, in_float32, require_floating, widen
 from adjoint.engine.ops.nn.losses.loss_dtypes import require_result_in
 from adjoint.engine.ops.nn.losses.loss_reduction import reduced, reduction_of
 
@@ -96,9 +96,31 @@ def _with_logits(x: Tensor, y: Tensor, *pos_weight: Any) -> Tensor:
     return x * (1 - y) - log_p * scale  # x first: it decides how the result lies
 
 
+def _slope(g: Tensor, x: Tensor, y: Tensor, pos_weight: Any, spec: Any) -> Any:
+    g, x, y = widen(g), widen(x), widen(y)
+    if not pos_weight:
+        return fit(g * (x.sigmoid() - y), spec)
+    happened = widen(pos_weight[0]) * y
+    return fit(g * ((happened + 1 - y) * x.sigmoid() - happened), spec)
+
+
+def _target_slope(g: Tensor, x: Tensor, pos_weight: Any, spec: Any) -> Any:
+    g, x = widen(g), widen(x)
+    if not pos_weight:
+        return fit(-(g * x), spec)
+    return fit(g * ((1 - widen(pos_weight[0])) * LOG_SIGMOID(x) - x), spec)
+
+
+def _pos_weight_slope(g: Tensor, x: Tensor, y: Tensor, spec: Any) -> Any:
+    return fit(-(widen(g) * widen(y)) * LOG_SIGMOID(widen(x)), spec)
+
+
 BCE_WITH_LOGITS = composite(
     "binary_cross_entropy_with_logits",
     in_float32(_with_logits),
+    _slope,
+    _target_slope,
+    _pos_weight_slope,
     operands=("x", "y", "*pos_weight"),
     fragment="composed",
     keeps_layout=True,
