@@ -621,3 +621,52 @@ def test_few_elements_are_taken_as_a_tensor_lies(order: tuple[int, ...]) -> None
     for bad in (size, -size - 1, 1 << 62, -(1 << 63)):
         with pytest.raises(IndexError):
             source.permute(order).take(ad.tensor([0, bad]))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 0)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_truth_adds_a_dimension_and_selects_all_or_nothing(
+    shape: tuple[int, ...], turned: bool
+) -> None:
+    elements = filled(shape)
+    x = ad.tensor(elements)
+    x, elements = (x.mT, elements.T) if turned and len(shape) == 2 else (x, elements)
+    for truth in (True, False):
+        leaf = x.detach().requires_grad_()
+        for source in (x, leaf):
+            got = source[truth]
+            np.testing.assert_array_equal(got.detach().numpy(), elements[truth])
+            assert got.is_contiguous()
+            got.detach().fill_(7)  # a copy
+            np.testing.assert_array_equal(x.numpy(), elements)
+        leaf[truth].sum().backward()
+        np.testing.assert_array_equal(leaf.grad.numpy(), np.full(elements.shape, float(truth)))
+        for value in (5, 2.5, ad.ones(1), x + 1, (x + 1)[None]):
+            target, want = x.clone(), elements.copy()
+            target[truth] = value
+            want[truth] = np.asarray(value)
+            np.testing.assert_array_equal(target.numpy(), want)
+
+
+def test_index_put_writes_rows_of_values_as_numpy_does() -> None:
+    rng = np.random.default_rng(5)
+    for rank in (1, 2, 3):
+        shape = (3, 2, 4)[:rank]
+        for count in range(1, rank + 1):
+            for block in ((), (2,), (2, 3)):
+                indices = [rng.integers(-n, n, block) for n in shape[:count]]
+                if np.ndim(indices[0]):
+                    indices[0].ravel()[1:] = indices[0].ravel()[0]  # more than once
+                wanted = (*block, *shape[count:])
+                for values in (rng.normal(size=wanted), rng.normal(size=wanted[1:])):
+                    for adds in (False, True):
+                        x = rng.normal(size=shape)
+                        given = tuple(ad.tensor(i) for i in indices)
+                        got = ad.tensor(x).index_put_(given, ad.tensor(values), adds)
+                        if adds:
+                            np.add.at(x, tuple(indices), np.broadcast_to(values, wanted).copy())
+                        else:
+                            x[tuple(indices)] = values
+                        np.testing.assert_array_equal(got.numpy(), x)
+                with pytest.raises(RuntimeError, match="shape mismatch"):
+                    ad.zeros(shape).index_put_(given, ad.zeros(1, *wanted))

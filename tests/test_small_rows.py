@@ -37,7 +37,7 @@ def reduced(name: str) -> Step:
     def step(rng: random.Random, x: ad.Tensor) -> ad.Tensor:
         dims = some_dims(rng, x)
         keepdim = rng.random() < 0.6
-        return getattr(x, name)(dims, keepdim=keepdim) if dims else x
+        return getattr(x, name)(dims, keepdim=keepdim)  # of none where x has none
 
     return step
 

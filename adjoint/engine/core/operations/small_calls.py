@@ -68,9 +68,8 @@ SPECIAL = (
 ARRANGING = (
     "as_strided_scatter block_diag cartesian_prod channel_shuffle combinations constant_pad_nd "
     "corrcoef cov cumulative_trapezoid diagflat diagonal_scatter diff gradient histogram "
-    "index_copy index_fill index_put index_reduce isin masked_scatter mode msort nanmedian "
-    "nanquantile put quantile renorm scatter_reduce select_scatter slice_scatter sum_to_size "
-    "trapezoid trapz unravel_index vander"
+    "index_copy index_fill index_reduce isin mode msort nanmedian nanquantile put quantile renorm "
+    "scatter_reduce select_scatter slice_scatter sum_to_size trapezoid trapz unravel_index vander"
 )
 MADE = (
     "bartlett bartlett_window blackman blackman_window cosine fftfreq gaussian "

@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.dtype import bool_, int64
 from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.core.operations.public import may_be_small
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -134,13 +134,22 @@ def _put_few(target: Tensor, indices: tuple[Any, ...], values: Any) -> bool:
     """Whether a number or a vector was written to few elements (Note [few elements])."""
     if LISTENERS or OVERRIDES.active or not may_be_small(target):
         return False
-    if not is_tensor(values) or values.is_sparse or values.ndim > 1:
-        return False  # an assignment drops leading dimensions of 1, this does not
+    if not is_tensor(values) or values.is_sparse:
+        return False
     if not all(map(is_tensor, indices)) or not constants(target, values, *indices):
         return False
+    if values.ndim > _rank_of_selected(target, indices):
+        return False  # an assignment drops leading dimensions of 1, this does not
     if 0 in target._array.strides:  # an element may be there twice
         return False
     return _written(target, lambda into: few.put(into, indices, values._array))
+
+
+def _rank_of_selected(target: Tensor, indices: Sequence[Tensor]) -> int:
+    """How many dimensions what indices of the first dimensions select has."""
+    masks = [i.ndim if i.dtype is bool_ else 0 for i in indices]
+    block = max([1 if mask else i.ndim for mask, i in zip(masks, indices, strict=True)])
+    return block + target.ndim - sum([mask or 1 for mask in masks])
 
 
 # By the operation's name.

@@ -14,6 +14,7 @@ from numpy import broadcast_to, ndarray
 
 from adjoint.engine.core.dtype import DTYPES, INT, bool_, int64
 from adjoint.engine.core.errors import DTypeError, DTypeValueError
+from adjoint.engine.core.layout import contiguous_format
 from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.large import AT_ONCE
 from adjoint.engine.core.operations.public import may_be_small, public
@@ -101,6 +102,9 @@ def getitem(self: Tensor, key: Any) -> Any:
             return INDEX(self, key, dims=(0,))
         elif key.dtype is bool_ and key.device == self.device:
             return _select(self, 0, key)
+    if key.__class__ is bool:  # a mask that adds a dimension, and keeps it or empties it
+        seen = getitem(self, None)
+        return (seen if key else seen[:0]).clone(memory_format=contiguous_format)
     alone = _only_index(self, key)
     if alone is not None:
         return INDEX(self, key[alone], dims=(alone,))
@@ -214,6 +218,10 @@ def _is_everything(key: Any, array: Any) -> bool:
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """Write elements in place, through a view for basic indices."""
+    if key.__class__ is bool:
+        if not key:
+            return
+        key = Ellipsis  # everything, converted as a basic index does
     if (
         isinstance(value, TensorBase)
         and _is_everything(key, self._array)
@@ -230,10 +238,6 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             setitem(self, numbers, value)
             return
         basic, picks = split_key(self, key)
-    if key is False:
-        return
-    if key is True:  # everything, converted as a basic index does
-        picks = []
     whole = bool(picks) and _is_whole(basic, self._array.shape)
     target = self if whole else SLICE(self, index=basic)
     if not isinstance(value, TensorBase):

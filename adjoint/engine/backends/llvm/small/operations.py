@@ -192,11 +192,11 @@ def reduce(
     array, dtype, given = x.array, x.array.dtype, dims
     loop = inner_loop_of(function, 2 * dtype.char + "->" + dtype.char)
     in_turn = array.flags.c_contiguous or array.ndim == 1
-    if loop is None or not in_turn or dtype.char not in "fdlq?" or not dims:
+    if loop is None or not in_turn or dtype.char not in "fdlq?":
         raise NoRow
     whole = reduced_shape(array.shape, dims, True)
     rank = len(dims)
-    if dims == (*range(array.ndim - rank, array.ndim),):  # the last ones: rows
+    if dims == (*range(array.ndim - rank, array.ndim),):  # the last ones: rows; none: rows of one
         x, dims = x.seen(array.reshape((*array.shape[: array.ndim - rank], -1))), (-1,)
     array = x.array
     reduced = tuple([d % array.ndim for d in dims])
