@@ -53,6 +53,15 @@ def test_zero_beta_ignores_what_input_holds() -> None:
     ]
 
 
+def test_what_is_added_to_a_product_may_be_smaller_than_it() -> None:
+    one, rows = ad.tensor(1.0), ad.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert ad.addmv(one, rows, ad.ones(2)).tolist() == [4.0, 8.0]
+    stacked = ad.baddbmm(rows, ad.stack([rows, rows]), ad.stack([rows, rows]))
+    assert stacked.tolist() == [(rows + rows @ rows).tolist()] * 2
+    nothing = ad.addmm(ad.ones(2), ad.ones(3, 0, requires_grad=True), ad.ones(0, 2))
+    assert nothing.tolist() == [[1.0, 1.0]] * 3 and nothing.requires_grad
+
+
 def test_integer_products_are_exact() -> None:
     big = 2**53 + 1
     assert (ad.tensor([[big, 0]]) @ ad.tensor([[1], [0]])).item() == big

@@ -15,6 +15,7 @@ from adjoint.engine.core.operations import small_calls as names
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import small_calls, straight
+from adjoint.engine.ops.nn.gates import GRU_GATES, LSTM_GATES
 from adjoint.nn import functional as F
 
 Call = Callable[..., Any]
@@ -41,6 +42,15 @@ CALLS: dict[str, Call] = {
         x.reshape(4, 1, 2).log_softmax(-1), ad.tensor([[1]]), ad.tensor([4]), ad.tensor([1])
     ),
     "transposed": lambda x, y: x.t().softmax(0),
+    "addmm": lambda x, y: ad.addmm(y[0, :2], x, y.t()),
+}
+# Composites that are called as a kernel of their own.
+WITH_KERNELS: dict[str, Call] = {
+    "linear": lambda x, y: F.linear(x, y, y[0, :2]),
+    "without a bias": lambda x, y: F.linear(x.reshape(1, 2, 4), y),
+    "one row": lambda x, y: F.linear(x[0], y, y[0, :2]),
+    "lstm": lambda x, y: LSTM_GATES(x, y[:, :1])[0],
+    "gru": lambda x, y: GRU_GATES(x[:, :3], y[:, :3], y[:, 3:])[0],
 }
 
 
@@ -91,6 +101,20 @@ def test_programs_give_the_bits_of_the_operations_they_stand_for(dtype: Any, pro
             results(call, (x.detach() * -3).requires_grad_(), y), want, strict=True
         ):
             np.testing.assert_array_equal(got, wanted, err_msg=name)
+
+
+@pytest.mark.parametrize("name", WITH_KERNELS)
+def test_composites_with_kernels_have_programs_on_the_tape(name: str, programs: Any) -> None:
+    call = WITH_KERNELS[name]
+    for scale in (1.0, -3.0):
+        x, y = operands(ad.float32)
+        x = (x.detach() * scale).requires_grad_()
+        with CONTEXT.having(reference=True):
+            want = results(call, x, y)
+        for _ in range(160):  # of which one in eight is looked at
+            for got, wanted in zip(results(call, x, y), want, strict=True):
+                np.testing.assert_array_equal(got, wanted)
+    assert made(programs)
 
 
 def test_what_a_program_gives_is_its_caller_s(programs: Any) -> None:

@@ -38,7 +38,7 @@ from adjoint.engine.core.operations.dispatch import PLAIN, bind_composite, with_
 from adjoint.engine.core.operations.families import device_of
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, HALF_DTYPES, HALVES
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
-from adjoint.engine.core.operations.small_calls import is_sighted
+from adjoint.engine.core.operations.small_calls import KERNEL, is_sighted
 from adjoint.engine.core.promotion import check_whole_numbers
 from adjoint.engine.core.spec import UnknownShapeError
 from adjoint.engine.core.state import switches
@@ -406,7 +406,7 @@ def is_composed(record: Record, tracked: bool, operands: tuple[Any, ...]) -> boo
 
 
 COMPOSED = "composed"  # where they keep whether a composite has no kernel of its own
-KERNEL, DEVICE_KERNEL = "kernel", "device"  # where a record's plans keep its kernels
+DEVICE_KERNEL = "device"  # where a record's plans keep a GPU's kernel
 
 
 def find_kernel(record: Record) -> Any:

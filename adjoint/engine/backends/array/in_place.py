@@ -8,7 +8,7 @@ import numpy as np
 from numpy import ndarray
 
 from adjoint.engine.backends.array.casting import LARGE, make_plan
-from adjoint.engine.backends.array.executor import KERNEL, explain, find_kernel
+from adjoint.engine.backends.array.executor import explain, find_kernel
 from adjoint.engine.backends.array.gpu import faults
 from adjoint.engine.backends.array.memory.filling import zero_triangle
 from adjoint.engine.backends.array.quiet import quietly
@@ -20,6 +20,7 @@ from adjoint.engine.core.operations.large import (
     WAITS,
 )
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.operations.small_calls import KERNEL
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS

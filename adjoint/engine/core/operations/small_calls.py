@@ -209,6 +209,14 @@ def small_calls(name: str) -> SmallCalls | None:
     return SmallCalls(name) if known else None
 
 
+KERNEL = "kernel"  # where a record's plans keep the CPU's
+
+
+def runs_by_kernel(record: Any) -> bool:
+    """Whether a call is that of a single kernel: no composite, or one that was seen to have one."""
+    return record.compose is None or KERNEL in record.plans
+
+
 FEW_ON_TAPE = 1 << 12  # elements of an operand: beyond, a kernel takes longer than what is around
 
 
@@ -220,10 +228,11 @@ def is_sighted(record: Any, arrays: list[Any]) -> bool:
         calls]). On the tape each operation is a node of its own, so there it is the record that has
         programs, as composites have (Note [straight programs]): native rows take half the time that
         promotion, kernel and wrapping do. As there, of calls that none fits one in `EVERY` is
-        looked at, so that operations of ever new shapes or numbers pay little.
+        looked at, so that operations of ever new shapes or numbers pay little. A composite that
+        has a kernel is called as that (`linear`), so it is one of them.
     """
     record.seen += 1
-    if record.seen % EVERY or record.compose is not None or LISTENERS:
+    if record.seen % EVERY or LISTENERS or not runs_by_kernel(record):
         return False
     if record.fails or record.draws or record.creates or record.opaque:
         return False

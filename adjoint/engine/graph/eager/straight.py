@@ -30,7 +30,7 @@ from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.large import HALVES, LOOPED
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.return_types import all_types
-from adjoint.engine.core.operations.small_calls import EVERY
+from adjoint.engine.core.operations.small_calls import EVERY, runs_by_kernel
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.eager import enlisted
@@ -125,9 +125,10 @@ class StraightPrograms:
         for name, value in params.items():
             kind.append(name)
             kind.append(value if value.__class__ is int else frozen(value))
-        if record.compose is None and not record.in_steps:
+        whole = runs_by_kernel(record)
+        if whole and not record.in_steps:
             self.calls += EVERY - 1  # others were not looked at (Note [seen on the tape])
-        work: Callable[..., Any] = record.compose or record
+        work: Callable[..., Any] = record if whole else record.compose  # type: ignore[assignment]
         owned = (record, operands, params, None)
         return self.find(kind, tensors, lambda: work(*operands, **params), owned)
 

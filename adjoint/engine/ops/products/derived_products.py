@@ -7,6 +7,8 @@ from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.dtype import bool_, float32, promote_types
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.autocast import LOWERED
@@ -14,6 +16,7 @@ from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, Shape, is_tensor
+from adjoint.engine.core.operations.small_calls import FEW_ON_TAPE
 from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.products.matmul import MATMUL, check_dtypes, product
@@ -257,7 +260,8 @@ def _addmm_flops(shapes: Sequence[Shape], out: Shape) -> int:
     return (2 * shapes[1][-1] + 1) * prod(out)
 
 
-# bias (n,), x (..., k), y (k, n): one node where it is one product that adds the bias.
+# bias (n,), x (..., k), y (k, n): one node where it is one product that adds the bias, and where
+# elements are so few that what is around a product takes longer.
 ADDMM = composite(
     "addmm",
     lambda x, y, z: (product(_rows(y), z) + x).reshape((*y.shape[:-1], z.shape[-1])),
@@ -291,7 +295,7 @@ LOWERED["addmm"] = LOW_ADDMM
 
 
 def _rows(x: Tensor) -> Tensor:
-    return x.reshape(-1, x.shape[-1])
+    return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
 
 
 def _conj(x: Tensor) -> Tensor:
@@ -305,15 +309,19 @@ def _affine(name: str, input: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: An
             f"{name}: input must have the matrices' dtype, received {input.dtype.name} and "
             f"{x.dtype.name}. Convert one with .to(...)."
         )
+    halves_here = x.dtype.is_half and x.device.type == "cpu"
+    kind = x._array.__class__
+    few = kind is ndarray and max(x._array.size, y._array.size) <= FEW_ON_TAPE
     if (
-        x._array.__class__ in DEVICE_LAYOUTS
+        (kind in DEVICE_LAYOUTS or (few and x.dtype.is_inexact and not halves_here))
         and CONTEXT.plain
         and (beta, alpha) == (1, 1)
-        and input._array.__class__ is x._array.__class__
+        and input._array.__class__ is kind
+        and y.ndim == 2
         and tuple(input.shape) == tuple(y.shape[1:])
     ):
         return ADDMM(input, x, y)
-    if not x.dtype.is_half or x.device.type != "cpu":
+    if not halves_here:
         return _combine(name, input, product(x, y), beta, alpha)
     wide = product(x.to(float32), y.to(float32))
     return _combine(name, input.to(float32), wide, beta, alpha).to(x.dtype)
