@@ -59,7 +59,8 @@ def test_what_is_added_to_a_product_may_be_smaller_than_it() -> None:
     stacked = ad.baddbmm(rows, ad.stack([rows, rows]), ad.stack([rows, rows]))
     assert stacked.tolist() == [(rows + rows @ rows).tolist()] * 2
     nothing = ad.addmm(ad.ones(2), ad.ones(3, 0, requires_grad=True), ad.ones(0, 2))
-    assert nothing.tolist() == [[1.0, 1.0]] * 3 and nothing.requires_grad
+    assert nothing.tolist() == [[1.0, 1.0]] * 3
+    assert nothing.requires_grad
 
 
 def test_integer_products_are_exact() -> None:

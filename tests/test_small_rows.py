@@ -49,7 +49,7 @@ def with_other(name: str) -> Step:
         other: Any = x.abs()
         if x.ndim and rng.random() < 0.5:
             other = x.sum(rng.randrange(x.ndim), keepdim=True)
-        elif name != "maximum" and rng.random() < 0.3:
+        elif name not in ("maximum", "logaddexp") and rng.random() < 0.3:
             other = rng.choice([0.5, -2.0, 3, 0.0])
         return getattr(ad, name)(x, other)
 
@@ -85,11 +85,13 @@ def picked(rng: random.Random, x: ad.Tensor) -> ad.Tensor:
     return x.gather(dim, places)
 
 
-UNARY = "exp log sqrt rsqrt neg abs tanh sigmoid relu erf sign square log1p expm1 isnan".split()
+UNARY = (
+    "exp log sqrt rsqrt neg abs tanh sigmoid relu erf sign square log1p expm1 isnan logit".split()
+)
 STEPS: list[Step] = [
     *[lambda rng, x, name=name: getattr(ad, name)(x) * 1.0 for name in UNARY],  # type: ignore[misc]
     *[reduced(name) for name in ("sum", "amax", "amin", "mean")],
-    *[with_other(name) for name in ("add", "sub", "mul", "div", "maximum", "pow")],
+    *[with_other(name) for name in ("add", "sub", "mul", "div", "maximum", "pow", "logaddexp")],
     chosen,
     product,
     rearranged,

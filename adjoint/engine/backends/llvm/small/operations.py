@@ -78,6 +78,18 @@ def write_log1p(w: RowWriter, out: Array, x: Spot) -> Spot:
     return ufunc_of(w, np.log1p, x)
 
 
+@writes(exponential.LOGIT)
+def write_logit(w: RowWriter, out: Array, x: Spot) -> Spot:
+    return ufunc_of(w, np.log, ufunc_of(w, np.divide, x, ufunc_of(w, np.subtract, 1, x)))
+
+
+@writes(exponential.LOGADDEXP)
+def write_logaddexp(w: RowWriter, out: Array, x: Any, y: Any) -> Spot:
+    if out.dtype.kind == "c":  # which takes other steps
+        raise NoRow
+    return ufunc_of(w, np.logaddexp, x, y)
+
+
 @writes(bounds.RELU)
 def write_relu(w: RowWriter, out: Array, x: Spot) -> Spot:
     return ufunc_of(w, np.maximum, x, 0)
