@@ -74,9 +74,10 @@ def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> A
     operands = with_plain_numbers(operands)
     if (
         context.settled
-        and record.policies is None  # so autocast has nothing to say of it
-        and (record.on_device or record.is_view)
-        and is_on_device(operands)
+        and record.policies is None  # so autocast has nothing to say of it, nor of parts it has not
+        and (
+            record.on_device or record.is_view if is_on_device(operands) else record.compose is None
+        )
     ):
         return HOOKS.run(record, operands, params)
     if context.takers and context.capture is None:
