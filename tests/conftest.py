@@ -12,6 +12,7 @@ import random
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -163,6 +164,15 @@ def _alone() -> None:
     seed_all()
     executor._drawn.clear()
     HOOKS.straight.forget()
+
+
+@pytest.fixture
+def anew() -> Iterator[None]:
+    """Programs kept on disk are not looked at."""
+    from tests.compiling_anew import compiled_anew
+
+    with compiled_anew():
+        yield
 
 
 @pytest.fixture

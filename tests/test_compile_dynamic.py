@@ -16,7 +16,7 @@ import pytest
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import models, nn
-from adjoint.engine.backends.llvm.program import native, planning, sized
+from adjoint.engine.backends.llvm.program import planning, sized
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.graph.sizes.extents import (
@@ -378,7 +378,7 @@ def test_recorded_so_often(name: str) -> None:
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def plans(anew: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The plans of compiled functions that are made, none taken from disk."""
     made: list[Any] = []
 
@@ -390,7 +390,6 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(sized, "plan_for", counted)
     monkeypatch.setattr(planning, "plan_for", counted)
-    monkeypatch.setattr(native, "disk_key", lambda task, options: None)
     return made
 
 

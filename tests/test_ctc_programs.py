@@ -9,7 +9,6 @@ import pytest
 
 import adjoint as ad
 import adjoint.nn.functional as F
-from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.core.state.context import CONTEXT
 
 
@@ -52,10 +51,9 @@ def test_one_program_gives_what_the_steps_give(how: str, zero_infinity: bool) ->
             np.testing.assert_allclose(mine.numpy(), right, rtol=2e-5, atol=2e-6)
 
 
-def test_a_program_of_many_steps_is_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("anew")
+def test_a_program_of_many_steps_is_a_loop() -> None:
     """So it takes no longer to compile than one of few: its launches do not grow with them."""
-    # It is planned, be there a program on disk or not.
-    monkeypatch.setattr(native, "disk_key", lambda task, options: None)
     launches = []
     for steps in (40, 80):
         loss: Any = ad.compile(

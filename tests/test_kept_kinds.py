@@ -15,12 +15,13 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.llvm.runtime import library
-from adjoint.engine.core.operations.record import HOOKS, REGISTRY
+from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.graph.eager import kept_kinds, recorded
 from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 from adjoint.profiler import profile
+from tests.compiling_anew import recorded_anew
 from tests.test_fragments import CASES, draw
 from tests.test_fragments import from_one_element_on as from_one_element_on
 
@@ -58,9 +59,7 @@ FOUND = (
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_is_found_is_what_was_recorded(
-    name: str, counted: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_found_is_what_was_recorded(name: str, counted: list[Any]) -> None:
     results(name)  # now it is on disk, if it was not before
     FRAGMENTS.forget()
     counted.clear()
@@ -69,8 +68,7 @@ def test_what_is_found_is_what_was_recorded(
     assert not again
     assert any(f is not None and f.is_unrecorded for f in FRAGMENTS.by_kind.values())
     FRAGMENTS.forget()
-    with monkeypatch.context() as patch:
-        patch.setattr(HOOKS, "find_operation", lambda *_: None)
+    with recorded_anew():
         want = results(name)
     assert counted
     for a, b in zip(found, want, strict=True):
@@ -203,8 +201,7 @@ def test_entries_that_are_whole_but_unfitting_are_made_again(
     kept: dict[str, bytes] = {}
     put, get = store.put, store.get
     monkeypatch.setattr(store, "put", lambda k, v: kept.update({k: v}) or put(k, v))
-    with monkeypatch.context() as patch:
-        patch.setattr(HOOKS, "find_operation", lambda *_: None)
+    with recorded_anew():
         want = x.tanh().numpy()
     (key,) = [k for k, v in kept.items() if v.startswith(b'{"image"')]
     damaged = json.dumps(change(json.loads(kept[key]))).encode()

@@ -94,10 +94,8 @@ def test_sums_of_columns_keep_their_digits(shape: tuple[int, int], name: str) ->
         assert np.abs(total(ad.from_numpy(x)).numpy() - exact).mean() < limit
 
 
-def test_they_go_by_strips(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "adjoint.engine.backends.llvm.program.native.disk_key", lambda *_: None
-    )  # compile anew
+@pytest.mark.usefixtures("anew")
+def test_they_go_by_strips() -> None:
     total = ad.compile(lambda x: x.sum(0), backend="native", dynamic=False)
     total(ad.ones(320, 640))
     (step,) = total.latest.executable.plan.steps
@@ -111,10 +109,8 @@ def test_they_go_by_strips(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("shape", "steps"), [((128, 64), 2), ((8, 4), 1)])
-def test_sums_of_what_is_scattered(
-    shape: tuple[int, int], steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("adjoint.engine.backends.llvm.program.native.disk_key", lambda *_: None)
+@pytest.mark.usefixtures("anew")
+def test_sums_of_what_is_scattered(shape: tuple[int, int], steps: int) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal(shape).astype(np.float32)
     picks = rng.integers(0, shape[1], (shape[0], 1))

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.compiler import compile
-from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.templates.convolution import narrow
 from adjoint.engine.backends.llvm.templates.product import tiles
-from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -137,12 +135,12 @@ def test_any_number_of_threads_gives_the_same_bits(case: Case, threads: int) -> 
 
 @pytest.mark.parametrize("registers", [(128, 16, False), (256, 16, False), (512, 32, False)])
 @pytest.mark.parametrize("case", CASES[1:12], ids=str)
+@pytest.mark.usefixtures("anew")
 def test_tiles_of_other_processors(
     case: Case, registers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their code runs here too, vectors that are too wide in halves."""
     monkeypatch.setattr(tiles, "registers", lambda: registers)
-    monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # compile anew
     got = compile(step(case), backend="native")(*operands(case, ad.float32))
     agree(got, step(case)(*operands(case, ad.float64)), ad.float32)
 
@@ -161,11 +159,11 @@ SPREAD = [  # transposed: results of a phase lie apart
 
 @pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
 @pytest.mark.parametrize("registers", [None, (128, 16, False), (256, 16, False), (512, 32, False)])
+@pytest.mark.usefixtures("anew")
 def test_sums_along_lines_are_those_of_positions(
     registers: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Note [lines], to the bit: what the kernel of positions gives, of any width and stride."""
-    monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # compile anew
     if registers:
         monkeypatch.setattr(tiles, "registers", lambda: registers)
     inputs = [operands(case, dtype) for case in LINES]
@@ -227,13 +225,11 @@ def last_of(case: Case) -> Any:
         ((512, 32, False), ad.float32, INNERMOST[1::3]),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("anew")
 def test_channels_innermost_give_the_bits_of_rows(
     registers: Any, dtype: Any, cases: list[Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eager convolutions and their gradients: of one order of sums, wherever channels lie."""
-    # Compile anew: programs on disk are found neither by what was recorded nor by their kinds.
-    monkeypatch.setattr(native, "disk_key", lambda task, options: None)
-    monkeypatch.setattr(HOOKS, "find_operation", lambda name, shared: None)
     if registers:
         monkeypatch.setattr(tiles, "registers", lambda: registers)
     FRAGMENTS.forget()

@@ -45,9 +45,8 @@ def test_masks_of_coordinates(shape: tuple[int, int]) -> None:
         np.testing.assert_allclose(mine.numpy(), right.astype(mine.numpy().dtype), rtol=1e-6)
 
 
-def test_masked_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adjoint.engine.backends.llvm.program.native.disk_key", lambda *_: None)
-
+@pytest.mark.usefixtures("anew")
+def test_masked_rows() -> None:
     def masked(x: Any) -> Any:
         hidden = ad.ones(x.shape[-2:], dtype=ad.bool).triu(1)
         return x.masked_fill(hidden, float("-inf")).softmax(-1)

@@ -11,7 +11,6 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.engine.backends.llvm.ir.machine import CodeMachine, this_machine, writing_for
 from adjoint.engine.backends.llvm.loops.pieces import lanes_of
-from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.compiler.loops.ir import LOAD, Form
 from adjoint.engine.compiler.loops.schedule import is_costly
@@ -70,11 +69,9 @@ def test_patterns_are_one_kernel(fn: Any) -> None:
     ],
     ids=["rows", "columns", "once", "log", "sigmoid", "reduced", "in place"],
 )
-def test_costly_values_are_kept_between_loop_nests(
-    fn: Any, kept: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("anew")
+def test_costly_values_are_kept_between_loop_nests(fn: Any, kept: list[str]) -> None:
     """Note [kept values]; the results are those of eager execution either way."""
-    monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # planned anew
     x = ad.randn(9, 37)
     want = fn(x.clone())
     compiled = ad.compile(fn)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 from adjoint.compiler import compile
-from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.backends.llvm.templates.groups import template as groups
 from adjoint.engine.backends.llvm.templates.integers import dots, kernel, template
@@ -39,10 +38,9 @@ def whole_numbers(random: np.random.Generator, *shape: int) -> Any:
 
 
 @pytest.fixture(params=HERE)
-def dot(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def dot(request: pytest.FixtureRequest, anew: None, monkeypatch: pytest.MonkeyPatch) -> str:
     name: str = request.param
     monkeypatch.setattr(template, "host_dot", lambda: dots.DOTS[name])
-    monkeypatch.setattr(native, "disk_key", lambda task, options: None)
     return name
 
 
@@ -99,9 +97,9 @@ GROUPED = [
 
 
 @pytest.mark.parametrize("way", HERE)
+@pytest.mark.usefixtures("anew")
 def test_weights_in_groups(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows times packed weights, against what the weights stand for in float64."""
-    monkeypatch.setattr(native, "disk_key", lambda task, options: None)
     monkeypatch.setattr(groups, "host_dot", lambda: dots.DOTS[way])
     taken: list[int] = []
     given = groups.TEMPLATES["grouped_linear"]
@@ -141,9 +139,9 @@ def test_weights_in_groups(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("way", HERE)
 @pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.usefixtures("anew")
 def test_inputs_of_weights_in_groups(bits: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of every kind of number: within what summing in float32 loses, whatever the outliers."""
-    monkeypatch.setattr(native, "disk_key", lambda task, options: None)
     monkeypatch.setattr(groups, "host_dot", lambda: dots.DOTS[way])
     random = np.random.default_rng(bits)
     group, outputs = 64, 9

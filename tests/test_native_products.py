@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 from adjoint.compiler import compile
-from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.templates.product import tiled as planned
 from adjoint.engine.backends.llvm.templates.product import tiles
 
@@ -105,12 +104,6 @@ class Seen(np.ndarray):  # type: ignore[type-arg]
     @property
     def mT(self) -> Any:
         return self.swapaxes(-1, -2)
-
-
-@pytest.fixture
-def anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs kept on disk are not looked at."""
-    monkeypatch.setattr(native, "disk_key", lambda task, options: None)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -20,13 +20,13 @@ from hypothesis import HealthCheck, given, settings
 
 import adjoint as ad
 from adjoint.compiler import compile
-from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.target import LlvmTarget
 from adjoint.engine.backends.llvm.templates.groups.kernel import groups_text
 from adjoint.engine.backends.llvm.templates.searching.weighed import Weighed
 from adjoint.engine.compiler.package import image_maker
 from adjoint.engine.compiler.package.naming import name_of
 from adjoint.engine.compiler.schedule.steps import Launch
+from tests.compiling_anew import compiled_anew
 from tests.random_programs import Program, function, fused_programs, is_float, lay, programs
 
 EXAMPLES = int(os.environ.get("ADJOINT_FUZZ", "40"))
@@ -145,11 +145,11 @@ def check_fused(program: Program) -> None:
 @contextlib.contextmanager
 def in_parts() -> Iterator[None]:
     """Have the smallest programs divided among workers, and their sums into parts."""
-    with pytest.MonkeyPatch.context() as patch:
+    # Programs of other tests are divided differently.
+    with compiled_anew(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(image_maker, "ALONE", 0.0)
         patch.setattr(image_maker, "SERIAL", 0.0)
         patch.setattr(LlvmTarget, "long", 4)
-        patch.setattr(native, "disk_key", lambda task, options: None)  # others divide differently
         yield
 
 

@@ -171,6 +171,7 @@ def test_factors_are_factors(dtype: str) -> None:
 
 @pytest.mark.parametrize("threaded", [False, True])
 @pytest.mark.parametrize("name", sorted(MATRICES.keys() - {"cholesky, failing", "ldl, unchecked"}))
+@pytest.mark.usefixtures("anew")
 def test_large_real_matrices(
     name: str, threaded: bool, programs: list[native.Native], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +179,6 @@ def test_large_real_matrices(
     size = 110
     if threaded:
         monkeypatch.setattr(template, "THREADED", size)
-        monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # has none, or fewer
     x = some(np.random.default_rng(size), "float64", (size, size)) / size**0.5
     agree(MATRICES[name], x + ad.eye(size, dtype=x.dtype), digits=1e-8)
     assert not any(program.calls_eager for program in programs)

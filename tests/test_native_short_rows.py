@@ -40,10 +40,8 @@ def test_functions_of_short_rows(size: int) -> None:
                 np.testing.assert_allclose(mine.numpy(), right, rtol=1e-5, atol=2e-6)
 
 
-def test_rows_shorter_than_vectors_are_taken_several_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("adjoint.engine.backends.llvm.program.native.disk_key", lambda *_: None)
+@pytest.mark.usefixtures("anew")
+def test_rows_shorter_than_vectors_are_taken_several_at_a_time() -> None:
     for size, along in ((10, False), (16, True)):
         softmax: Any = ad.compile(lambda x: x.softmax(-1), backend="native")
         softmax(ad.ones(64, size))
@@ -51,9 +49,9 @@ def test_rows_shorter_than_vectors_are_taken_several_at_a_time(
         assert step.form.rows is along
 
 
-def test_sums_of_rows_run_along_them_whatever_is_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("anew")
+def test_sums_of_rows_run_along_them_whatever_is_outside() -> None:
     """Sums that are written beside each other do not make vectors of elements that lie apart."""
-    monkeypatch.setattr("adjoint.engine.backends.llvm.program.native.disk_key", lambda *_: None)
     for shape, dims in (((5, 17, 67), (2,)), ((2, 3, 11, 13), (2, 3)), ((3, 2, 5, 7, 5), (3, 4)),
                         ((16, 64, 14, 14), (2, 3)), ((64, 32, 7, 7), (2, 3))):  # fmt: skip
         total: Any = ad.compile(lambda x, dims=dims: x.sum(dims), backend="native")

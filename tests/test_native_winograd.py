@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.compiler import compile
-from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.templates.convolution import winograd
 from adjoint.engine.backends.llvm.templates.product import tiles
+from tests.compiling_anew import compiled_anew
 from tests.test_native_convolution import Case, agree, operands, step
 
 SUITED = [
@@ -32,8 +32,7 @@ BLOCKS = Case(1, 270, 130, (8, 7), (3, 3), padding=1)  # several blocks of chann
 @contextmanager
 def chosen(always: bool) -> Iterator[None]:
     """Programs compiled anew, all of whose convolutions by 3 x 3 go one way."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "disk_key", lambda task, options: None)
+    with compiled_anew(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(winograd, "LEAST", 4 if always else 1 << 40)
         if always:
             patch.setattr(winograd, "direct_cycles", lambda *sizes: float("inf"))

@@ -9,7 +9,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.compiler import compile
-from adjoint.engine.backends.llvm.program import native, running
+from adjoint.engine.backends.llvm.program import running
 from adjoint.engine.compiler.package import image_maker
 from tests.conformance.cases import Case, make, places, rows
 
@@ -82,12 +82,14 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("row", "dtype"), cases())
-def test_compiled_equals_eager(row: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_equals_eager(
+    row: Any, dtype: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On one thread, and in float32 with everything divided among three."""
     if dtype == "float32":
         monkeypatch.setattr(image_maker, "ALONE", 0.0)
         monkeypatch.setattr(image_maker, "SERIAL", 0.0)
-        monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # divided otherwise
+        request.getfixturevalue("anew")  # programs on disk are divided otherwise
     monkeypatch.setattr(running, "get_num_threads", lambda: 3 if dtype == "float32" else 1)
     case = make(row, getattr(ad, dtype))
     run = step(case)
