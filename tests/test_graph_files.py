@@ -1,4 +1,7 @@
-"""Graphs in files: what comes back is what was saved, and bad files say so."""
+"""Graphs in files: what comes back is what was saved, and bad files say so.
+
+Every operation's: `tests/conformance/test_graph_forms.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,31 +15,9 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.engine.core.files.budget import Budget
-from adjoint.engine.core.spec import UnknownShapeError
-from adjoint.engine.graph.encoding import Decoder, encode_graph
-from adjoint.graph import cond, interpret, scan, to_text, verify, while_loop
+from adjoint.graph import cond, scan, while_loop
 from adjoint.nn import functional as F
-from tests.conformance.cases import firsts, make, rows
-from tests.graph_checks import bits, graph_of
-from tests.samples import S
-
-
-@pytest.mark.parametrize("row", firsts(rows()))
-def test_every_sample_comes_back(row: S) -> None:
-    case = make(row, ad.float64)
-    try:
-        graph, inputs = graph_of(case.fn, *[x.detach().clone() for x in case.tensors])
-    except (UnknownShapeError, RuntimeError, NotImplementedError) as error:
-        pytest.skip(f"not captured: {error}")
-    back = verify(
-        Decoder(Budget(0, "test")).graph(
-            json.loads(json.dumps(encode_graph(graph), allow_nan=False))
-        )
-    )
-    assert to_text(back) == to_text(graph)
-    for x, y in zip(interpret(graph, inputs), interpret(back, inputs), strict=True):
-        np.testing.assert_array_equal(bits(x), bits(y))
+from tests.graph_checks import bits
 
 
 def saved(graph: Any, tmp_path: Path) -> Any:
