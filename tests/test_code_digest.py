@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -59,6 +61,29 @@ def test_code_that_changed_since_the_start_is_shared_with_nobody(
 
 
 @pytest.mark.skipif(not package_code.TELLS_CHANGES, reason="no time of a file's last change")
+def test_an_older_time_does_not_hide_that_a_file_is_new(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `cp -p` gives it. What is running may be what was there before."""
+    digests = set()
+    for moment in (5e3, 6e3):  # after the files' times, before they were made
+        monkeypatch.setattr(module, "_STARTED", moment)
+        digests.add(code_digest(str(package), PARTS))
+    assert len(digests) == 2
+
+
+def test_the_start_is_before_any_code_was_read() -> None:
+    """A file that is edited before the first program is compiled may be loaded as it was."""
+    code = (
+        "import time; before = time.time(); import adjoint; after = time.time()\n"
+        "from adjoint.engine.core.state.code_digest import changed_since_start as changed\n"
+        "print(changed(before), changed(after))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert told.stdout.split() == ["False", "True"]
+
+
+@pytest.mark.skipif(not package_code.TELLS_CHANGES, reason="no time of a file's last change")
 def test_known_files_are_not_read_again(
     package: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +113,10 @@ def test_known_files_are_not_read_again(
         lambda: one.write_text(one.read_text().replace("#", "%")),
         lambda: os.utime(one, (1000, 1000)),
         lambda: one.rename(package / "core" / "inner" / "one.py"),
+        lambda: one.write_text("another"),
+        lambda: (package / "core" / "added").mkdir(),
+        lambda: (package / "core" / "added" / "four.py").write_text("more"),
+        one.unlink,
     ):
         wait_for_the_clock(package)
         change()
@@ -112,7 +141,8 @@ def test_files_that_cannot_be_written_are_read_each_time(
 def test_code_in_an_archive_is_shared_with_nobody(
     package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(package_code.store, "get", None)
+    monkeypatch.setattr(package_code.store, "get", lambda key: None)
+    monkeypatch.setattr(package_code.store, "put", None)
     inside = package / "assembly.py" / "engine"  # as a path into a file is
     (package / "assembly.py").unlink()  # and where the text is left out
     for root in (inside, package):
