@@ -76,6 +76,31 @@ def test_what_is_found_is_what_was_recorded(name: str, counted: list[Any]) -> No
         assert (a.dtype, a.strides) == (b.dtype, b.strides)
 
 
+def test_that_there_is_no_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule of a sum hands on what it is given. An error may be another one the next time."""
+    leaf = draw(3, 5).requires_grad_()
+    compiled, tried = recorded.compiled, []
+
+    def noted(*args: Any) -> Any:
+        tried.append(args)
+        return compiled(*args)
+
+    monkeypatch.setattr(recorded, "compiled", noted)
+    for _ in range(2):
+        tried.clear()
+        FRAGMENTS.forget()
+        out = leaf + 1.0
+        (grad,) = ad.autograd.grad(out, [leaf], ad.ones_like(out))
+    assert not tried
+    assert grad.tolist() == [[1.0] * 5] * 3
+    kept: list[Any] = []
+    monkeypatch.setattr(HOOKS, "keep_operation", lambda *args: kept.append(args))
+    unfit = Unfit()
+    unfit.__cause__ = RecursionError()
+    kept_kinds.keep_unfit(b"too deep in calls", unfit)
+    assert not kept
+
+
 def names_of(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
     """The names of the kinds that a call meets; nothing is compiled."""
     name_of, names = kept_kinds.name_of, []

@@ -12,7 +12,10 @@ import adjoint as ad
 from adjoint.engine.backends.array import in_place
 from adjoint.engine.core.operations import large
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.graph.eager import recorded_updates, updates
 from adjoint.engine.graph.eager.updates import UPDATES
+from adjoint.optim import large_parameters
+from adjoint.profiler import profile
 
 optim = ad.optim
 RULES: dict[str, Callable[..., Any]] = {
@@ -84,6 +87,104 @@ def test_programs_do_what_the_rules_do(
             np.testing.assert_allclose(mine, theirs, rtol=least, atol=least)
         else:
             np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.fixture
+def recordings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The rules that are compiled after a recording."""
+    compiled, made = recorded_updates.compiled, []
+
+    def noted(*args: Any) -> Any:
+        rule = compiled(*args)
+        made.append(rule)
+        return rule
+
+    monkeypatch.setattr(recorded_updates, "compiled", noted)
+    return made
+
+
+# Sums, several answers, functions of a rule's own, state that is put there later.
+KEPT = ("nesterov", "adam", "adafactor", "asgd", "radam")
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_rules_found_on_disk_are_those_recorded(
+    name: str, recordings: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Note [kept updates]."""
+    train(RULES[name], 1, monkeypatch, ad.float32, 0)  # now they are on disk
+    UPDATES.forget()
+    recordings.clear()
+    got = train(RULES[name], 1, monkeypatch, ad.float32, 0)
+    assert not recordings
+    assert all(rule.is_unrecorded for rules in UPDATES.by_kind.values() for rule in rules or ())
+    UPDATES.forget()
+    with monkeypatch.context() as patch:
+        patch.setattr(HOOKS, "find_operation", lambda *_: None)
+        want = train(RULES[name], 1, monkeypatch, ad.float32, 0)
+    assert recordings
+    for mine, theirs in zip(got, want, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_only_rules_of_the_package_are_found(
+    recordings: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Users(optim.Adam):
+        """Nothing but another name, yet its module is nobody's that is known."""
+
+    def twice(self: Any, p: Any, grad: Any, state: Any, group: Any) -> None:
+        p.sub_(grad * 2)
+
+    kinds = (optim.Adam, Users)
+    for kind in (*kinds, *kinds):
+        train(lambda p, kind=kind: kind(p, lr=0.1), 1, monkeypatch, ad.float64, 1)
+        UPDATES.forget()
+        recordings.append(kind)
+    second = recordings[recordings.index(Users) + 1 :]
+    assert second.index(optim.Adam) == 0
+    assert second.index(Users) > 1
+    monkeypatch.setattr(optim.Adam, "update", twice)
+    recordings.clear()
+    train(lambda p: optim.Adam(p, lr=0.1), 1, monkeypatch, ad.float64, 1)
+    assert recordings
+
+
+def test_names_of_rules_tell_them_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[bytes | None] = []
+    name_of = updates.name_of
+
+    def noted(*args: Any) -> None:
+        names.append(name_of(*args))
+
+    monkeypatch.setattr(updates, "name_of", noted)
+    for make in (
+        lambda p: optim.Adam(p), lambda p: optim.Adam(p, amsgrad=True), optim.AdamW,
+        lambda p: optim.Adam(p, maximize=True), lambda p: optim.SGD(p), optim.Adamax,
+    ):  # fmt: skip
+        for dtype in (ad.float32, ad.bfloat16):
+            train(make, 1, monkeypatch, dtype, 2)
+            UPDATES.forget()
+    assert None not in names
+    firsts = {*names}
+    monkeypatch.setattr(large_parameters, "code_of_rules", lambda: "others")
+    names.clear()
+    train(optim.Adam, 1, monkeypatch, ad.float32, 2)
+    assert len(firsts) >= 12
+    assert names
+    assert firsts.isdisjoint(names)
+
+
+def test_who_looks_on_sees_what_is_recorded(
+    recordings: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        train(RULES["adamw"], 1, monkeypatch, ad.float32, 4)
+        recordings.clear()
+    with profile():
+        train(RULES["adamw"], 1, monkeypatch, ad.float32, 4)
+    assert recordings
+    assert not any(r.is_unrecorded for rules in UPDATES.by_kind.values() for r in rules or ())
 
 
 def one_step(p: Any, grad: Any, **options: Any) -> Any:
@@ -185,6 +286,7 @@ def test_a_failed_compilation_is_told_once(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(large, "UPDATED", 1)
     monkeypatch.setattr(HOOKS, "compile_operation", fail)
+    monkeypatch.setattr(HOOKS, "find_operation", lambda *_: None)
     p = ad.ones(8, requires_grad=True)
     with pytest.warns(UserWarning, match="SGD.*could not be compiled.*no such target"):
         one_step(p, ad.ones(8))

@@ -16,7 +16,12 @@ from adjoint.engine.core.availability import absent
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.loading import bring, brought, lacking
-from adjoint.engine.core.state.stand_ins import FragmentsLater, StraightLater, UpdatesLater
+from adjoint.engine.core.state.stand_ins import (
+    FragmentsLater,
+    SmallCallsLater,
+    StraightLater,
+    UpdatesLater,
+)
 from adjoint.engine.older_names import INPLACE_FUNCTIONS, OLDER
 from adjoint.engine.tensor.install import install
 from adjoint.engine.tensor.methods import TensorMethods
@@ -509,13 +514,7 @@ def later(module: str, function: str) -> Callable[..., Any]:
     return lambda *args, **how: getattr(brought(module), function)(*args, **how)
 
 
-def note_call(*args: Any) -> None:
-    """A call on few elements that was made again and again; loads what makes programs of them."""
-    StraightLater.loaded()
-    brought("adjoint.engine.graph.eager.small_calls").note(*args)
-
-
-HOOKS.note_call = note_call
+HOOKS.note_call = SmallCallsLater().note
 HOOKS.compile_operation = later("adjoint.engine.backends.llvm.program.native", "compile_operation")
 HOOKS.find_operation = later("adjoint.engine.backends.llvm.program.kept", "find")
 HOOKS.keep_operation = later("adjoint.engine.backends.llvm.program.kept", "keep")

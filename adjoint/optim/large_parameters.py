@@ -6,7 +6,10 @@ memory that is shared, not in rows, or not to be written) is updated by the rule
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from numpy import ndarray
@@ -14,6 +17,8 @@ from numpy import ndarray
 from adjoint.engine.backends.array.lists.apart import apart
 from adjoint.engine.core.operations import large
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.ownership import is_written_here
+from adjoint.engine.core.state.loading import brought
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor, wrap
@@ -21,13 +26,33 @@ from adjoint.optim.groups import ParamGroup, is_number
 
 State = dict[str, Any]
 Rule = Callable[[Tensor, Tensor, State, Any], None]
+FOLDER = __name__.rpartition(".")[0] + "."
+
+
+def is_of_this_package(owner: type) -> bool:
+    """Whether an optimizer and all that its class can do is what the files of this folder say."""
+    module = sys.modules.get(owner.__module__)
+    if getattr(module, owner.__qualname__, None) is not owner:
+        return False
+    return all(
+        cls.__module__.startswith(FOLDER) and all(map(is_written_here, vars(cls).values()))
+        for cls in owner.__mro__[:-1]
+    )
+
+
+@cache
+def code_of_rules() -> str:
+    """A digest of this folder's files, which the engine's programs are not named by."""
+    code = brought("adjoint.engine.backends.disk.package_code")
+    digest: str = code.digest_of(os.path.dirname(os.path.dirname(__file__)), ["optim"])
+    return digest
 
 
 class LargeParameters:
     """A group's rule for its large parameters, as long as the group has the same options."""
 
     def __init__(self, owner: type, rule: Rule, group: ParamGroup, *, elementwise: bool) -> None:
-        self.rule = rule
+        self.owner, self.rule = owner, rule
         self.elementwise = elementwise  # whether it does the same to tensors of every shape
         self.options = {k: v for k, v in group.items() if not is_number(k, v)}
         for name in ("params", "param_names"):
@@ -84,12 +109,27 @@ class LargeParameters:
         names = tuple(state)
         key = (*self.key, *names)
         done = HOOKS.updates.run(
-            key, tensors, [*self.numbers, *counts], counters, self.on_stand_ins(names)
+            key,
+            tensors,
+            [*self.numbers, *counts],
+            counters,
+            self.on_stand_ins(names),
+            None,
+            lambda: self.told(names),
         )
         if done:
             for tensor in (p, *state_tensors):
                 tensor._storage.version += 1
         return bool(done)
+
+    def told(self, names: Sequence[str]) -> Any:
+        """What decides what the rule does, for its name on disk; None where that is not known."""
+        owner = self.owner
+        if not is_of_this_package(owner):
+            return None
+        options = tuple(self.options.items())
+        rest = (tuple(self.lengths.items()), tuple(names), self.elementwise)
+        return (code_of_rules(), owner.__module__, owner.__qualname__, options, *rest)
 
     def laid_flat(self, tensors: Sequence[Tensor]) -> list[Tensor] | None:
         """The tensors as rows of elements one after the other; None where they are not."""

@@ -149,7 +149,7 @@ class RuleOptimizer(Optimizer):
         whole = self._for_large(index, group)
 
         def rule(p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
-            if not whole.update(p, grad, state):
+            if not (self.is_started(state, group) and whole.update(p, grad, state)):
                 self._rule(p, grad, state, group)
 
         for bundle in plan.bundles:
@@ -181,6 +181,10 @@ class RuleOptimizer(Optimizer):
         """Whether the rule keeps nothing of a group's parameters."""
         return False
 
+    def is_started(self, state: dict[str, Any], group: ParamGroup) -> bool:
+        """Whether the rule finds all of its state; programs do not put any there."""
+        return True
+
     def _state_of(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
         if self.stateless(group):  # no entry, as in PyTorch
             return self.state.get(p, NO_STATE)
@@ -210,7 +214,7 @@ class RuleOptimizer(Optimizer):
             return
         state = self._state_of(p, group)
         if not p.dtype.is_complex:
-            if large is not None and large.update(p, grad, state):
+            if large is not None and self.is_started(state, group) and large.update(p, grad, state):
                 return
             entries = list(state.values())
             if repeats is None or not all(map(is_tensor, entries)):

@@ -77,6 +77,9 @@ class SGD(RuleOptimizer):
     def stateless(self, group: ParamGroup) -> bool:
         return bool(group["momentum"] == 0)
 
+    def is_started(self, state: dict[str, Any], group: ParamGroup) -> bool:
+        return "momentum_buffer" in state or self.stateless(group)
+
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
         return {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.loading import brought
 
 
@@ -58,6 +59,24 @@ class StraightLater:
         """The programs, and what they are made with."""
         brought("adjoint.engine.backends.array.straight")
         return brought("adjoint.engine.graph.eager.straight").STRAIGHT
+
+
+class SmallCallsLater:
+    """Stands for `graph.eager.small_calls` until some calls on few elements were noted."""
+
+    NOTED = 64  # before any is looked at: there are to be twice as many when programs are made
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def note(self, *args: Any) -> None:
+        """Nothing at first; in the end load what makes programs, which takes this one's place."""
+        self.count += 1
+        if self.count > self.NOTED or HOOKS.small_code:
+            StraightLater.loaded()
+            small_calls = brought("adjoint.engine.graph.eager.small_calls")
+            small_calls.PROGRAMS.sighted += self.count - 1
+            small_calls.note(*args)
 
 
 class UpdatesLater:

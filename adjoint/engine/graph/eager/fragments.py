@@ -186,13 +186,23 @@ class Fragments:
         name = kept_kinds.name_of(key, tensors, numbers)
         if name is not None and not LISTENERS:
             known = fitting(name_of(key), tensors, lambda: kept_kinds.found(name, self.shared))
+            if known is False:
+                return None
             if known is not None:
                 put_workers_first(self.shared)
                 return known
-        compiled = brought("adjoint.engine.graph.eager.recorded").compiled
-        made: Fragment | None = fitting(
-            name_of(key), tensors, lambda: compiled(tensors, numbers, fn, self.shared)
-        )
+
+        def recorded() -> Fragment:
+            compiled = brought("adjoint.engine.graph.eager.recorded").compiled
+            try:
+                fragment: Fragment = compiled(tensors, numbers, fn, self.shared)
+                return fragment
+            except Unfit as unfit:
+                if name is not None:
+                    kept_kinds.keep_unfit(name, unfit)
+                raise
+
+        made = fitting(name_of(key), tensors, recorded)
         if name is not None and made is not None:
             kept_kinds.keep(name, made)
         return made

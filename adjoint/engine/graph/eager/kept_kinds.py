@@ -5,7 +5,8 @@ Note [kept kinds]
     records it takes as long to load as all that runs it (Note [loaded fragments]). A kind decides
     what is recorded (Note [fragments]), so where a kind can be named, a further entry on disk leads
     from its name to the program, and says which results it makes: a later process finds it without
-    a recording. The name has the package's code and the machine in it, as programs' own names do.
+    a recording, or that there is none. The name has the package's code and the machine in it, as
+    programs' own names do.
 
     There is a name where all that a kind holds is plain (numbers, text, types, dtypes, devices),
     the tensors are NumPy's own arrays, and the operation, its rules and Tensor's methods, which
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from numpy import __version__ as numpy_version
 from numpy import ndarray
@@ -32,7 +33,7 @@ from adjoint.engine.core.ownership import REPLACED, is_written_here
 from adjoint.engine.core.spec import Size, Spec
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.tree import flatten
-from adjoint.engine.graph.eager.fragment import Fragment, Result
+from adjoint.engine.graph.eager.fragment import Fragment, Result, Unfit
 from adjoint.engine.tensor.tensor import Tensor
 
 ENGINE = __name__.partition(".graph.")[0] + "."
@@ -47,17 +48,28 @@ class Nameless(Exception):
 
 def name_of(key: Any, tensors: Sequence[Tensor], numbers: Sequence[float]) -> bytes | None:
     """The name of a kind; None where it has none."""
-    if REPLACED:
+    about = told_tensors(tensors, numbers)
+    if about is None:
         return None
     try:
         owner, *rest = key
-        arrays = [t._array for t in tensors]
-        if any(a.__class__ is not ndarray for a in arrays):
-            return None
-        names = [*map(id, tensors)]
-        told = (
-            told_owner(owner),
-            tuple([told_value(x) for x in rest]),
+        told = (told_owner(owner), tuple([told_value(x) for x in rest]), about)
+        # The second of marshal's formats writes equal values alike, whoever else holds them.
+        return marshal.dumps(told, 2)
+    except Nameless:
+        return None
+
+
+def told_tensors(tensors: Sequence[Tensor], numbers: Sequence[float]) -> Any:
+    """All that a recording may look at besides the operation; None where it has no name."""
+    if REPLACED:
+        return None
+    arrays = [t._array for t in tensors]
+    if any(a.__class__ is not ndarray for a in arrays):
+        return None
+    names = [*map(id, tensors)]
+    try:
+        return (
             tuple(
                 [
                     (t._spec.dtype.name, a.dtype.str, a.shape, a.strides)
@@ -70,8 +82,6 @@ def name_of(key: Any, tensors: Sequence[Tensor], numbers: Sequence[float]) -> by
             numpy_version,  # how results lie is tried with it where that is in doubt
             tuple([told_value(x) for x in switches.computed_with]),
         )
-        # The second of marshal's formats writes equal values alike, whoever else holds them.
-        return marshal.dumps(told, 2)
     except Nameless:
         return None
 
@@ -117,12 +127,14 @@ def told_value(x: Any) -> Any:
     raise Nameless
 
 
-def found(name: bytes, shared: dict[str, Any]) -> Fragment | None:
-    """The fragment of a kind, if its program is on disk under its name."""
+def found(name: bytes, shared: dict[str, Any]) -> Fragment | Literal[False] | None:
+    """The fragment of a kind, if its program is on disk under its name; False: it has none."""
     there = HOOKS.find_operation(name, shared)
     if there is None:
         return None
     executable, about = there
+    if executable is None:
+        return False
     try:
         return rebuilt(executable, about)
     except (KeyError, TypeError, ValueError):
@@ -155,6 +167,16 @@ def read_result(output: Any, order: Any, shape: Any) -> Result:
         None if order is None else tuple(order),
         None if shape is None else tuple(shape),
     )
+
+
+def keep_unfit(name: bytes, unfit: Unfit) -> None:
+    """Have it found that a kind is none for a program, if the kind decides that.
+
+    Rules that hand on what they are given are such. What an error says may be another one the next
+    time: it came too deep in calls, or while memory was short.
+    """
+    if unfit.__cause__ is None:
+        HOOKS.keep_operation(name, None, {})
 
 
 def keep(name: bytes, fragment: Fragment) -> None:

@@ -9,88 +9,92 @@ Note [updates]
 
     Tensors given must lie apart in memory, row after row, and be writeable, so that what the
     program writes is what the rule would have written. An error leaves them as they were.
+
+Note [kept updates]
+    A rule that its owner can name by content is found on disk like an operation (Note [kept
+    kinds]): by that name, the tensors' kinds and the numbers' types. What it asks of its numbers is
+    kept with the program, as the text that works it out. There are as many entries as there were
+    other answers, one after the other; each is tried as if it had been recorded here.
 """
 
 from __future__ import annotations
 
+import importlib
+import marshal
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-from numpy import ndarray
+from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.generated import function_of_text
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.promotion import common_dtype
-from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import late_faults
-from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.graph.eager.fragment import Unfit
+from adjoint.engine.core.state.loading import brought
+from adjoint.engine.core.state.timeline import LISTENERS
+from adjoint.engine.graph.eager import kept_kinds
+from adjoint.engine.graph.eager.fragment import put_workers_first
 from adjoint.engine.graph.eager.fragments import FRAGMENTS, fitting, kinds
-from adjoint.engine.graph.eager.recorded import OperationTrace, example_of, native, root
-from adjoint.engine.graph.execution import Executable, Task
-from adjoint.engine.graph.ir import DataflowGraph, Value
-from adjoint.engine.graph.record.body import LiftedInput
-from adjoint.engine.graph.record.sources import CallArgument
 from adjoint.engine.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from adjoint.engine.graph.execution import Executable
 
 KEPT = 1024  # kinds, the one used last at the end
 ANSWERS = 8  # recordings of one kind, each for other answers
 Numbers = Sequence[float]
 Rule = Callable[[Sequence[Tensor], Numbers], None]
+# Whose functions numbers are worked out with, where that is kept, besides the package's own, which
+# are the rule's: its code is part of its name.
+KNOWN = frozenset({"_operator", "math", "builtins"})
+READERS: dict[str, Callable[[str], Any]] = {
+    "int": int, "float": float, "complex": complex, "str": str, "bool": "True".__eq__,
+}  # fmt: skip
 
 
-class UpdateRecording(OperationTrace):
-    """Of a rule that writes to its operands and computes with numbers of the host."""
+class WorkingOut:
+    """How numbers are worked out from those given: a text, and the constants it names."""
 
-    def __init__(self, numbers: Numbers, numbered: dict[int, int]) -> None:
-        super().__init__(None, "an update")
-        self.given = [HostScalar(_constant(x), key=("given", i)) for i, x in enumerate(numbers)]
-        self.numbered = numbered  # of stand-ins that count: which number is their value
-        self.counted: dict[int, int] = {}  # by stand-in
-        self.tests: dict[Any, tuple[HostScalar, Any]] = {}
-        self.hosts: list[HostScalar] = []
+    __slots__ = ("numbers", "scope", "text")
 
-    def operand(self, x: Any) -> Any:
-        if type(x) is HostScalar and x.key not in self.lifted:
-            value = self.graph.add_input(Spec((), common_dtype((x.get(),))), host=True)
-            self.lifted[x.key] = LiftedInput(x, value)
-            self.hosts.append(x)
-        return super().operand(x)
-
-    def guard_host(self, test: HostScalar, outcome: Any) -> None:
-        self.tests[test.key] = test, outcome
-
-    def guard(self, holds: Callable[[], bool], reason: str) -> None:
-        raise Unfit(reason)
-
-    def count(self, counter: Tensor) -> HostScalar:
-        times = self.counted[id(counter)] = self.counted.get(id(counter), 0) + 1
-        return self.given[self.numbered[id(counter)]] + times
+    def __init__(self, text: str, scope: dict[str, Any]) -> None:
+        self.text, self.scope = text, dict(scope)
+        # Answers to questions and hosts, of the numbers given.
+        self.numbers: Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]
+        self.numbers = function_of_text(text, "numbers", "<numbers>", scope)
 
 
-def _constant(x: float) -> Callable[[], float]:
-    return lambda: x
-
-
-@dataclass(frozen=True, slots=True)
 class CompiledRule:
     """A compiled rule for tensors of one kind and numbers of which the same is true."""
 
-    executable: Executable
-    places: tuple[int, ...]  # which of the tensors and, after them, hosts are its inputs
-    numbers: Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]  # answers and hosts, of those
-    answers: tuple[Any, ...]  # how the rule's questions came out
-    written: tuple[int, ...]  # which tensors are
-    counts: tuple[int, ...]  # how often
-    apart: tuple[tuple[int, int], ...] = ()  # counters on the host: by how much they advance
+    __slots__ = (
+        "answers", "apart", "counts", "executable", "is_unrecorded", "places", "working_out",
+        "written",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        executable: Executable,
+        places: tuple[int, ...],
+        working_out: WorkingOut,
+        answers: tuple[Any, ...],
+        written: tuple[int, ...],
+        counts: tuple[int, ...],
+        apart: tuple[tuple[int, int], ...] = (),
+        is_unrecorded: bool = False,
+    ) -> None:
+        self.executable = executable
+        self.places = places  # which of the tensors and, after them, hosts are its inputs
+        self.working_out = working_out
+        self.answers = answers  # how the rule's questions came out
+        self.written = written  # which tensors are
+        self.counts = counts  # how often
+        self.apart = apart  # counters on the host: by how much they advance
+        self.is_unrecorded = is_unrecorded  # found by its name (Note [kept updates])
 
     def attempt(self, tensors: Sequence[Tensor], numbers: Numbers) -> bool:
         """Run, if the rule would get the same answers from these numbers."""
-        answers, hosts = self.numbers(*numbers)
+        answers, hosts = self.working_out.numbers(*numbers)
         if answers != self.answers or [*map(type, answers)] != [*map(type, self.answers)]:
             return False
         arrays = [t._array for t in tensors]
@@ -113,35 +117,6 @@ def take_back(counters: Sequence[tuple[Any, int]]) -> None:
         counter[...] -= times
 
 
-def written_out(
-    tests: Sequence[HostScalar], hosts: Sequence[HostScalar], count: int
-) -> Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """A function of the numbers given that works out host scalars, each part of them once."""
-    names: dict[Any, str] = {("given", i): f"given{i}" for i in range(count)}
-    scope: dict[str, Any] = {}
-    lines: list[str] = []
-
-    def constant(x: Any) -> str:
-        name = f"constant{len(scope)}"
-        scope[name] = x
-        return name
-
-    def named(x: Any) -> str:
-        if type(x) is not HostScalar:
-            return constant(x)
-        if x.key not in names:
-            fn, args = x.parts  # type: ignore[misc]  # the others are given
-            text = f"{constant(fn)}({', '.join(map(named, args))})"
-            names[x.key] = f"made{len(lines)}"
-            lines.append(f" {names[x.key]} = {text}")
-        return names[x.key]
-
-    both = [f"({''.join(f'{named(x)}, ' for x in xs)})" for xs in (tests, hosts)]
-    head = f"def numbers({', '.join(f'given{i}' for i in range(count))}):"
-    text = "\n".join([head, *lines, f" return {', '.join(both)}"])
-    return function_of_text(text, "numbers", "<numbers>", scope)
-
-
 class Updates:
     """The compiled rules of this process, by kind; None for kinds that run as they are."""
 
@@ -156,12 +131,14 @@ class Updates:
         counters: dict[int, int],
         rule: Rule,
         rules: list[Any] | None = None,
+        told: Callable[[], Any] | None = None,
     ) -> bool:
         """Do what `rule(tensors, numbers)` does; False: call it, nothing has been done.
 
         `key` is hashable, and with the tensors' kinds decides what the rule does, but for numbers.
         `counters` says of a tensor that counts steps which number is its value. The compiled rules
-        of such tensors are put into `rules`, for whoever knows that theirs have not changed.
+        of such tensors are put into `rules`, for whoever knows that theirs have not changed. `told`
+        gives what the rule is decided by as plain values, its code among them, or None.
         """
         kind = (key, *kinds(tensors))
         try:
@@ -175,13 +152,26 @@ class Updates:
             return False
         if rules is not None:
             rules.append(updates)
+        if LISTENERS and any(update.is_unrecorded for update in updates):
+            # Who looks on asks what programs are made of, which is not kept.
+            updates[:] = [update for update in updates if not update.is_unrecorded]
         if any(update.attempt(tensors, numbers) for update in updates):
             return True
+        name = None if told is None else name_of(told(), tensors, numbers, counters)
+        while name is not None and not LISTENERS and len(updates) < ANSWERS:
+            known = fitting(key[0], tensors, partial(found, name, len(updates)))
+            if known is None:
+                break
+            updates.append(known)
+            if known.attempt(tensors, numbers):
+                return True
         fresh = self.make(key, tensors, numbers, counters, rule) if len(updates) < ANSWERS else None
         if fresh is None:
             self.by_kind[kind] = None
             return False
         updates.append(fresh)
+        if name is not None and not LISTENERS:
+            keep(name, len(updates) - 1, fresh)
         return fresh.attempt(tensors, numbers)
 
     def make(
@@ -193,113 +183,97 @@ class Updates:
         rule: Rule,
     ) -> CompiledRule | None:
         """A compiled rule, if it can be one."""
-        return fitting(key[0], tensors, lambda: compiled(tensors, numbers, counters, rule))
+        compiled = brought("adjoint.engine.graph.eager.recorded_updates").compiled
+        made: CompiledRule | None = fitting(
+            key[0], tensors, lambda: compiled(tensors, numbers, counters, rule)
+        )
+        return made
 
     def forget(self) -> None:
         """Make every one anew."""
         self.by_kind.clear()
 
 
-def compiled(
-    tensors: Sequence[Tensor], numbers: Numbers, counters: dict[int, int], rule: Rule
-) -> CompiledRule:
-    """Record and compile what a rule does to tensors."""
-    stand_ins: list[Tensor] = []
-    body = UpdateRecording(numbers, {})
-    before = CONTEXT.every_field()
+def name_of(
+    told: Any, tensors: Sequence[Tensor], numbers: Numbers, counters: dict[int, int]
+) -> bytes | None:
+    """The name of what a rule does to tensors; None where it has none."""
+    if told is None:
+        return None
     try:
-        with CONTEXT.having(grad_enabled=False):
-            stand_ins += [body.entered(t) for t in tensors]
-            body.numbered.update({id(stand_ins[k]): number for k, number in counters.items()})
-            body.run(rule, stand_ins, body.given)
-    except Exception as error:  # as it is, it succeeds or says what is wrong
-        raise Unfit from error
-    finally:
-        CONTEXT.__dict__.update(before)  # an interrupt may have left them
-    values = [body.cells[t._storage.identity].value for t in stand_ins]
-    inputs = [body.lifted[id(t)].value for t in tensors]
-    graph = body.graph
-    apart = counted_on_host(body, tensors, stand_ins, counters)
-    if apart:
-        gone = take_out(graph, [inputs[k] for k, _ in apart])
-        if not all(advances(values[k], inputs[k]) == times for k, times in apart):
-            raise Unfit
-        if any(id(values[k]) in gone for k in range(len(values)) if k not in dict(apart)):
-            raise Unfit
-    written = [
-        k for k, value in enumerate(values) if value is not inputs[k] and k not in dict(apart)
-    ]
-    graph.outputs = [values[k] for k in written]
-    if not written or any(root(value).node is None for value in graph.outputs):
-        raise Unfit
-    given = {id(value): k for k, value in enumerate(inputs)}
-    given |= {id(body.lifted[h.key].value): len(tensors) + k for k, h in enumerate(body.hosts)}
-    places = tuple([given[id(value)] for value in graph.inputs])
-    tests = [*body.tests.values()]
-    working_out = written_out([test for test, _ in tests], body.hosts, len(numbers))
-    examples: list[Any] = [example_of(t._array) for t in tensors]
-    examples += working_out(*numbers)[1]
-    task = Task(
-        graph=graph,
-        sources=tuple([CallArgument(k, whole=False) for k in range(len(places))]),
-        writes=tuple(
-            [(CallArgument(places.index(k), whole=False), n) for n, k in enumerate(written)]
-        ),
-        returned=frozenset(),
-        examples=tuple([examples[k] for k in places]),
-        targets=tuple([examples[k] for k in written]),
-        shared=FRAGMENTS.shared,
-        fragment=True,
-    )
-    executable = native(task, FRAGMENTS.shared)
+        rule = kept_kinds.told_value(told)
+    except kept_kinds.Nameless:
+        return None
+    about = kept_kinds.told_tensors(tensors, numbers)
+    if about is None:
+        return None
+    return marshal.dumps((b"update", rule, about, tuple(counters.items())), 2)
+
+
+def found(name: bytes, number: int) -> CompiledRule | None:
+    """One of the rules that are kept under a name; None: there are no more."""
+    there = HOOKS.find_operation(b"%d " % number + name, FRAGMENTS.shared)
+    if there is None or there[0] is None:
+        return None
+    executable, about = there
+    try:
+        scope = {str(key): read_constant(*x) for key, x in about["scope"].items()}
+        answers = tuple([read_constant(*x) for x in about["answers"]])
+        places, written, counts = (
+            tuple([int(k) for k in about[part]]) for part in ("places", "written", "counts")
+        )
+        working_out = WorkingOut(str(about["text"]), scope)
+    except (KeyError, TypeError, ValueError, AttributeError, ImportError, SyntaxError):
+        return None  # not what `keep` writes: it is recorded, and written again
+    put_workers_first(FRAGMENTS.shared)
     return CompiledRule(
-        executable,
-        places,
-        working_out,
-        tuple([outcome for _, outcome in tests]),
-        tuple(written),
-        tuple([stand_ins[k]._storage.version for k in written]),
-        apart,
+        executable, places, working_out, answers, written, counts, is_unrecorded=True
     )
 
 
-def counted_on_host(
-    body: UpdateRecording,
-    tensors: Sequence[Tensor],
-    stand_ins: Sequence[Tensor],
-    counters: dict[int, int],
-) -> tuple[tuple[int, int], ...]:
-    """Counters on the CPU beside tensors on another device, and by how much they advance."""
-    if all(t._array.__class__ is ndarray for t in tensors):
-        return ()
-    on_host = [k for k in counters if tensors[k]._array.__class__ is ndarray]
-    return tuple([(k, body.counted.get(id(stand_ins[k]), 0)) for k in on_host])
+def keep(name: bytes, number: int, rule: CompiledRule) -> None:
+    """Have a rule found by its name, if all that it is made of can be told."""
+    if rule.apart:
+        return
+    try:
+        about = {
+            "text": rule.working_out.text,
+            "scope": {key: told_constant(x) for key, x in rule.working_out.scope.items()},
+            "answers": [told_constant(x) for x in rule.answers],
+            "places": rule.places,
+            "written": rule.written,
+            "counts": rule.counts,
+        }
+    except kept_kinds.Nameless:
+        return
+    HOOKS.keep_operation(b"%d " % number + name, rule.executable, about)
 
 
-def take_out(graph: DataflowGraph, inputs: Sequence[Value]) -> set[int]:
-    """Leave inputs, and all that follows from them, out of a graph; the ids of those values."""
-    gone = set(map(id, inputs))
-    nodes = []
-    for node in graph.nodes:
-        if any(id(x) in gone for x in node.inputs):
-            gone.update(map(id, node.outputs))
-        else:
-            nodes.append(node)
-    graph.nodes = nodes
-    graph.inputs = [v for v in graph.inputs if id(v) not in gone]
-    return gone
+def told_constant(x: Any) -> list[str]:
+    """A number or a function as what kind of thing it is, and text."""
+    kind = type(x).__name__
+    if kind in READERS and type(x) in kept_kinds.PLAIN:
+        return [kind, x if kind == "str" else repr(x)]
+    module, name = getattr(x, "__module__", None), getattr(x, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or not is_known(module):
+        raise kept_kinds.Nameless
+    if getattr(sys.modules.get(module), name, None) is not x:
+        raise kept_kinds.Nameless
+    return [module, name]
 
 
-def advances(value: Value, start: Value) -> int:
-    """How often one was added to a counter; -1 where something else was done to it."""
-    times = 0
-    while value is not start:
-        node = value.node
-        if node is None or node.record.name != "add" or node.inputs[1] != 1:
-            return -1
-        value = node.inputs[0]
-        times += 1
-    return times
+def is_known(module: str) -> bool:
+    """Whether a module's functions do the same in every process that finds a kept rule."""
+    return module in KNOWN or module.partition(".")[0] == __name__.partition(".")[0]
+
+
+def read_constant(kind: str, text: str) -> Any:
+    """What `told_constant` told."""
+    if kind in READERS:
+        return READERS[kind](text)
+    if not is_known(kind):
+        raise ValueError(f"no function of {kind}")
+    return getattr(importlib.import_module(kind), text)
 
 
 UPDATES = Updates()

@@ -21,11 +21,14 @@ from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.core.state.validation import validating
 
-FORMAT = "kind 1"  # for the names of entries
+FORMAT = "kind 2"  # for the names of entries
 
 
-def find(name: bytes, shared: dict[str, Any]) -> tuple[Native, dict[str, Any]] | None:
-    """The program of a kind and what was told of it, if both are kept and whole."""
+def find(name: bytes, shared: dict[str, Any]) -> tuple[Native | None, dict[str, Any]] | None:
+    """The program of a kind and what was told of it, if both are kept and whole.
+
+    In the place of a program is None where it is known that there is none.
+    """
     if validating():  # what is checked must be known by its nodes, which images do not keep
         return None
     get_ready()
@@ -36,9 +39,12 @@ def find(name: bytes, shared: dict[str, Any]) -> tuple[Native, dict[str, Any]] |
             return None
         try:
             told = read_json(data, Budget(len(data), "a kept kind"))
+            if told["image"] is None:
+                return None, {}
             image, about = str(told["image"]), told["about"]
             floats = frozenset([int(i) for i in told["floats"]])
-            task = FilledTask(floats, int(told["outputs"]))
+            written = frozenset([int(i) for i in told["written"]])
+            task = FilledTask(floats, int(told["outputs"]), written)
         except (KeyError, TypeError, ValueError, FileRefusal):
             store.default().drop(key)
             return None
@@ -52,16 +58,22 @@ def find(name: bytes, shared: dict[str, Any]) -> tuple[Native, dict[str, Any]] |
 
 
 def keep(name: bytes, executable: Any, about: dict[str, Any]) -> None:
-    """Have a program that was recorded found by its kind from now on."""
+    """Have a program that was recorded found by its kind from now on, or that there is none."""
+    if executable is None:
+        if not validating():
+            store.put(key_of(FORMAT, disk_prefix(), name), json.dumps({"image": None}).encode())
+        return
     image = _compiling().kept_under(executable)
     if image is None:
         return
-    graph = executable.task.graph
-    numbers = executable.image.numbers
+    task = executable.task
+    graph, numbers = task.graph, executable.image.numbers
+    targets = {*map(id, task.targets)}
     told = {
         "image": image,
         "floats": [i for i in numbers if graph.inputs[i].spec.dtype.is_floating_point],
         "outputs": len(graph.outputs),
+        "written": [i for i, example in enumerate(task.examples) if id(example) in targets],
         "about": about,
     }
     store.put(key_of(FORMAT, disk_prefix(), name), json.dumps(told).encode())

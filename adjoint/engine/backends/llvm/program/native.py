@@ -89,7 +89,7 @@ def kept_under(executable: Executable) -> str | None:
     if executable.__class__ is not Native or isinstance(executable.task, FilledTask):
         return None
     task = executable.task
-    if task.sizing is not None or task.targets or None in executable.image.segments:
+    if task.sizing is not None or None in executable.image.segments:
         return None
     if not all(isinstance(source, CallArgument) for source in task.sources):
         return None

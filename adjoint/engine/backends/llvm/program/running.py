@@ -54,11 +54,12 @@ class FilledTask:
     That of an operation that was found by its kind (Note [kept kinds]): nothing was recorded.
     """
 
-    __slots__ = ("floats", "outputs")
+    __slots__ = ("floats", "outputs", "written")
 
-    def __init__(self, floats: frozenset[int], outputs: int) -> None:
+    def __init__(self, floats: frozenset[int], outputs: int, written: frozenset[int]) -> None:
         self.floats = floats  # which of the host's numbers, that the image knows, are floats
         self.outputs = outputs
+        self.written = written  # which inputs are
 
 
 class Native:
@@ -112,7 +113,8 @@ class Native:
         task, image = self.task, self.image
         if isinstance(task, FilledTask):
             patched = [key.split() for key, patches in image.patches.items() if patches]
-            moving = {int(number): False for kind, number in patched if kind == INPUT}
+            inputs = [int(number) for kind, number in patched if kind == INPUT]
+            moving = {i: i in task.written for i in inputs}
             return make_fill(image, moving, task.floats, self.words, task.outputs, banks=False)
         words = memoryview(self.words)  # takes a number sooner than the array does
         graph = task.graph if task.sizing is None else task.sizing.graph  # but for sizes the same
