@@ -19,7 +19,7 @@ import threading
 import warnings
 from array import array
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from adjoint.engine.backends import threads
 from adjoint.engine.backends.llvm.runtime import fastcall, jit, library, shared_words
@@ -30,19 +30,31 @@ _AGAIN = (shared_words.NEED_WORKERS, shared_words.PAUSED)
 WIPE_ON_FORK = 18  # Linux: the child sees zeros, also after a fork that Python does not know of
 
 
-class DriverStep(NamedTuple):
+class DriverStep:
     """One call of a kernel: where it is, where its argument words are, who calls it.
 
     After it `skip` steps are left out, or gone back where it is below 0. A test calls nothing; it
     leaves them out where the byte whose address is its first word is 0.
     """
 
-    function: int
-    arguments: int
-    parallel: bool = True
-    barrier: bool = True
-    skip: int = 0
-    test: bool = False
+    # No named tuple: to write one takes as long as to load a module (Note [loaded fragments]).
+    __slots__ = ("arguments", "flags", "function", "skip", "test")
+
+    def __init__(
+        self,
+        function: int,
+        arguments: int,
+        parallel: bool = True,
+        barrier: bool = True,
+        skip: int = 0,
+        test: bool = False,
+    ) -> None:
+        self.function, self.arguments, self.skip, self.test = function, arguments, skip, test
+        self.flags = (
+            shared_words.PARALLEL * parallel
+            | shared_words.BARRIER * barrier
+            | shared_words.TEST * test
+        )
 
 
 class DriverTable:
@@ -55,15 +67,10 @@ class DriverTable:
 
     def __init__(self, steps: Sequence[DriverStep]) -> None:
         words = array("q", [0] * shared_words.HEADER_WORDS)
-        for k, (function, arguments, parallel, barrier, skip, test) in enumerate(steps):
-            flags = (
-                shared_words.PARALLEL * parallel
-                | shared_words.BARRIER * barrier
-                | shared_words.TEST * test
-            )
-            words.extend((function, arguments, flags, skip))
-            if skip or test:
-                _check_jump(k, k + 1 + skip, test, len(steps))
+        for k, step in enumerate(steps):
+            words.extend((step.function, step.arguments, step.flags, step.skip))
+            if step.skip or step.test:
+                _check_jump(k, k + 1 + step.skip, step.test, len(steps))
         self._words = words
         self.address = words.buffer_info()[0]
         self.count = len(steps)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import sys
-from typing import NamedTuple
 
 PARALLEL = 1  # every worker calls the function; otherwise worker 0 alone
 BARRIER = 2  # nobody passes before all are here
@@ -43,12 +42,18 @@ MUTEX, CONDITION = 10 * LINE, 11 * LINE
 FUTEX_CALLS = {"x86_64": 202, "aarch64": 98}  # Linux's numbers of the system call
 
 
-class Platform(NamedTuple):
+class Platform:
     """What the driver is written for."""
 
-    machine: str  # "x86_64", "aarch64"
-    linux: bool
-    futex: bool  # else a mutex and a condition per worker
+    __slots__ = ("futex", "linux", "machine")
+
+    def __init__(self, machine: str, linux: bool, futex: bool) -> None:
+        self.machine = machine  # "x86_64", "aarch64"
+        self.linux = linux
+        self.futex = futex  # else a mutex and a condition per worker
+
+    def __repr__(self) -> str:  # the driver is found by it
+        return f"Platform({self.machine!r}, linux={self.linux}, futex={self.futex})"
 
     @property
     def clock(self) -> int:
