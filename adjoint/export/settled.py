@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.core.spec import has_symbols
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.record.sources import State
-from adjoint.engine.graph.sizes.extents import has_symbols
 from adjoint.engine.tensor.tensor import Tensor
 
 SETTLED = frozenset({"linspace", "logspace", "triangle_indices"})

@@ -82,6 +82,20 @@ def contiguous_strides(shape: Iterable[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+_NO_SYMBOLS = frozenset({int, float, bool, str, type(None)})
+
+
+def has_symbols(x: Any) -> bool:
+    """Whether a size in x is a symbol, which equals a number without being one."""
+    if type(x) in _NO_SYMBOLS:
+        return False
+    if isinstance(x, (tuple, list)):
+        return any(map(has_symbols, x))
+    if isinstance(x, dict):
+        return any(map(has_symbols, x.values()))
+    return isinstance(x, (int, float))
+
+
 def is_known(n: Any) -> bool:
     """Whether a size may decide something: it is plain, or it is noted what it decides."""
     return n.__class__ is int or getattr(n, "decides", False)
@@ -90,6 +104,19 @@ def is_known(n: Any) -> bool:
 def may_narrow(n: Any) -> bool:
     """Whether a choice may go by a size, at the price that other sizes are recorded apart."""
     return n.__class__ is int or getattr(n, "narrows", False)
+
+
+def is_larger(a: int, b: int) -> bool | None:
+    """Whether a > b; of symbols, whether so at all sizes or at none, else None. It decides nothing.
+
+    >>> is_larger(3, 2), is_larger(2, 2)
+    (True, False)
+    """
+    for n in (a, b):
+        if n.__class__ is not int:
+            exceeds = getattr(n, "exceeds", None)
+            return None if exceeds is None else exceeds(a, b)
+    return a > b
 
 
 def pinned(n: Any) -> Any:

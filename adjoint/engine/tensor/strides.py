@@ -8,10 +8,14 @@ from typing import Any
 from adjoint.engine.core.layout import format_strides, ordered_strides, preserve_format
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.result_layouts import RULES
-from adjoint.engine.core.spec import contiguous_strides, same_shape
+from adjoint.engine.core.spec import contiguous_strides, is_larger, same_shape
 
 Shape = tuple[int, ...]
 _INTEGERS = frozenset({int})
+
+
+class _Unordered(Exception):
+    """Two symbols of which now the one and now the other is larger."""
 
 
 def result_strides(
@@ -61,26 +65,32 @@ def merged_strides(shape: Shape, operands: Iterable[Shape]) -> Shape | None:
     """The strides PyTorch gives the result of operands with these strides; None: row-major.
 
     Which of two dimensions lies inside the other, the first operand says that has a stride along
-    both; one that repeats itself along one of them says nothing. Sizes that are symbols are not
-    compared.
+    both; one that repeats itself along one of them says nothing. Symbols that no rule tells apart
+    leave it row-major, which a check at other sizes finds out where it is not so.
 
     >>> merged_strides((2, 3), [(1, 2), (0, 1)]), merged_strides((2, 3), [(3, 1), (1, 2)])
     ((1, 2), None)
     """
     given = list(operands)
-    if not _INTEGERS.issuperset(map(type, (*shape, *[step for steps in given for step in steps]))):
-        return None
+    plain = _INTEGERS.issuperset(map(type, (*shape, *[step for steps in given for step in steps])))
     order = list(range(len(shape)))[::-1]  # innermost first
-    for i in range(1, len(order)):
-        at = i
-        for j in reversed(range(i)):
-            turned = _lies_inside(order[at], order[j], shape, given)
-            if turned:
-                order[j], order[at] = order[at], order[j]
-                at = j
-            elif turned is False:
-                break
-    strides = ordered_strides(shape, order[::-1])
+    inside = _lies_inside if plain else _surely_inside
+    try:
+        for i in range(1, len(order)):
+            at = i
+            for j in reversed(range(i)):
+                turned = inside(order[at], order[j], shape, given)
+                if turned:
+                    order[j], order[at] = order[at], order[j]
+                    at = j
+                elif turned is False:
+                    break
+    except _Unordered:
+        return None
+    order.reverse()
+    if not plain:
+        return None if order == sorted(order) else ordered_strides(shape, order)
+    strides = ordered_strides(shape, order)
     return None if strides == contiguous_strides(shape) else strides
 
 
@@ -93,6 +103,28 @@ def _lies_inside(inner: int, outer: int, shape: Shape, given: Iterable[Shape]) -
         if one != other:
             return one > other
         if shape[outer] > shape[inner]:
+            return True
+    return None
+
+
+def _surely_inside(inner: int, outer: int, shape: Shape, given: Iterable[Shape]) -> bool | None:
+    """The same of strides and sizes some of which are symbols, for all that these stand for."""
+
+    def larger(a: int, b: int) -> bool:
+        outcome = is_larger(a, b)
+        if outcome is None:
+            raise _Unordered
+        return outcome
+
+    for steps in given:
+        one, other = steps[outer], steps[inner]
+        if not larger(one, 0) or not larger(other, 0):
+            continue
+        if larger(one, other):
+            return True
+        if larger(other, one):
+            return False
+        if larger(shape[outer], shape[inner]):
             return True
     return None
 

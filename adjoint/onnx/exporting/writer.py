@@ -12,8 +12,9 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.spec import has_symbols
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
-from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Poly, has_symbols
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Poly
 from adjoint.onnx.types import ARRAYS, NUMBERS, array_of
 
 Emitter = Callable[["NodeWriter", Node], "Sequence[str] | str"]

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import get_default_dtype
 from adjoint.engine.core.operations.record import Record, is_tensor
-from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.spec import Spec, has_symbols
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.ir import DataflowGraph, frozen
-from adjoint.engine.graph.sizes.extents import has_symbols
 from adjoint.engine.tensor.strides import result_strides
 
 if TYPE_CHECKING:

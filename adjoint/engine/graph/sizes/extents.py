@@ -265,6 +265,16 @@ class Extent(int):
             self._least = least
         return least
 
+    @staticmethod
+    def exceeds(a: int, b: int) -> bool | None:
+        """Whether a > b at all sizes from 2 on (True) or at none (False), as far as signs tell."""
+        difference = _beyond_two(_sum(_poly(a), _poly(b), -1))
+        if difference is None:
+            return None
+        if min(difference.values(), default=0) >= 0:
+            return True if difference.get((), 0) > 0 else None if difference else False
+        return False if max(difference.values()) <= 0 else None
+
     def pin(self) -> int:
         """The plain value; the recording then holds for no other."""
         self.scope.decide(_sum(self.poly, _poly(int(self)), -1), operator.eq, True)
@@ -375,6 +385,23 @@ def _least(poly: Poly) -> int:
         if mono and (c < 0 or _ROUNDED in "".join(mono)):
             return -(2**62)
         total += c << len(mono)
+    return total
+
+
+def _beyond_two(poly: Poly) -> Poly | None:
+    """The polynomial of what symbols are beyond 2; None where some are functions of others.
+
+    >>> _beyond_two({("s0", "s1"): 1, ("s1",): -1})  # (2 + s0) * (2 + s1) - (2 + s1)
+    {(): 2, ('s1',): 1, ('s0',): 2, ('s0', 's1'): 1}
+    """
+    total: Poly = {}
+    for mono, c in poly.items():
+        if _ROUNDED in "".join(mono):
+            return None
+        term: Poly = {(): c}
+        for symbol in mono:
+            term = _product(term, {(): 2, (symbol,): 1})
+        total = _sum(total, term)
     return total
 
 
@@ -569,17 +596,3 @@ Extent.bit_length = lambda self: computed(int.bit_length, self)  # type: ignore[
 Extent.__neg__ = lambda self: self * -1  # type: ignore[method-assign]
 ExtentFloat.__neg__ = lambda self: self * -1.0  # type: ignore[method-assign]
 Extent.__pos__ = lambda self: self  # type: ignore[method-assign]
-
-
-_NO_SYMBOLS = frozenset({int, float, bool, str, type(None)})
-
-
-def has_symbols(x: Any) -> bool:
-    """Whether a size in x is a symbol, which equals a number without being one."""
-    if type(x) in _NO_SYMBOLS:
-        return False
-    if isinstance(x, (tuple, list)):
-        return any(map(has_symbols, x))
-    if isinstance(x, dict):
-        return any(map(has_symbols, x.values()))
-    return isinstance(x, (int, float))
