@@ -123,3 +123,34 @@ def test_little_cofactors_are_those_of_singular_values() -> None:
         np.testing.assert_allclose(
             cofactors.by_minors(x), turn * (u * others[:, None]) @ vh, atol=1e-12
         )
+
+
+FACTORED = {
+    "cholesky": lambda a, b: ad.linalg.cholesky(a),
+    "cholesky_solve": lambda a, b: ad.cholesky_solve(b, ad.linalg.cholesky(a)),
+    "solve_triangular": lambda a, b: ad.linalg.solve_triangular(a, b, upper=False),
+    "inv": lambda a, b: ad.linalg.inv(a),
+    "solve": ad.linalg.solve,
+    "logdet": lambda a, b: ad.logdet(a),
+    "slogdet": lambda a, b: ad.linalg.slogdet(a)[1],
+}
+
+
+@pytest.mark.parametrize("name", FACTORED)
+def test_a_few_little_matrices_are_one_program_and_as_one_by_one(name: str) -> None:
+    FRAGMENTS.forget()
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((9, 2, 2))
+    given = x @ x.swapaxes(1, 2) + 2 * np.eye(2), rng.standard_normal((9, 2, 1))
+
+    def results(*arrays: Any) -> list[Any]:
+        a, b = (ad.tensor(v, requires_grad=True) for v in arrays)
+        out = FACTORED[name](a, b)
+        out.backward(ad.ones_like(out) / 3)
+        return [out.detach(), a.grad, *([] if b.grad is None else [b.grad])]
+
+    many = results(*given)
+    assert any(fragment is not None for fragment in FRAGMENTS.by_kind.values())
+    single = [results(*pair) for pair in zip(*given, strict=True)]
+    for k, result in enumerate(many):
+        ad.testing.assert_close(result, ad.stack([one[k] for one in single]))

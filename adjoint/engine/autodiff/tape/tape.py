@@ -97,6 +97,11 @@ class RecordNode(TapeNode):
             return self.apply_quickly(values, grads, needed)
         if self.plan.elementwise:
             return None
+        much = plan.record.much if plan.record.pulled_large else None
+        if much is not None:
+            shapes = [x._array.shape for x in values if isinstance(x, TensorBase)]  # type: ignore[attr-defined]
+            if much(shapes, self.params):
+                return self.apply_quickly(values, grads, needed)
         return self.apply_once(HOOKS.straight, values, grads, needed)
 
     def apply_small(self, grads: Sequence[Any], needed: Sequence[bool] | None) -> Any:

@@ -15,6 +15,7 @@ from adjoint.engine.ops.linalg.common import (
     broadcast_batches,
     check_matrix,
     info_like,
+    of_many,
     same_params,
 )
 from adjoint.engine.ops.linalg.solve import TRIANGULAR_SOLVE, check_system
@@ -43,6 +44,7 @@ CHOLESKY: Record = primitive(
     fails="values",
     fragment="host_looped",
     pulled="host_looped",
+    much=of_many,
 )
 
 
@@ -100,6 +102,7 @@ CHOLESKY_SOLVE: Record = primitive(
     batched_params=same_params,
     fragment="host_looped",
     pulled="host_looped",
+    much=of_many,
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, bool_, int32
@@ -20,6 +22,14 @@ __all__ = ["MATMUL", "adjoint_of"]
 def same_params(params: dict[str, Any], size: int) -> dict[str, Any]:
     """Batching of operations that already work on the last two dimensions of anything."""
     return params
+
+
+MANY = 8  # matrices that Python takes one by one for longer than a program takes to be called
+
+
+def of_many(shapes: Sequence[tuple[int, ...]], _: Any) -> bool:
+    """Whether there are many matrices, however little (a record's `much`)."""
+    return any(prod(shape[:-2]) >= MANY for shape in shapes if len(shape) > 2)
 
 
 # -- checks -------------------------------------------------------------------------------------

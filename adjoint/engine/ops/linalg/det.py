@@ -13,6 +13,7 @@ from adjoint.engine.ops.linalg.common import (
     MATMUL,
     adjoint_of,
     check_matrix,
+    of_many,
     same_params,
     scalar_like,
 )
@@ -40,6 +41,7 @@ DET: Record = primitive(
     batched_params=same_params,
     fragment="host_looped",
     pulled="host_looped",
+    much=of_many,
 )
 
 
@@ -75,6 +77,7 @@ SLOGDET: Record = primitive(
     batched_params=same_params,
     fragment="host_looped",
     pulled="host_looped",
+    much=of_many,
 )
 
 

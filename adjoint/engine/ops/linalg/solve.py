@@ -19,6 +19,7 @@ from adjoint.engine.ops.linalg.common import (
     check_matrix,
     check_same_dtype,
     info_like,
+    of_many,
     same_params,
 )
 
@@ -36,6 +37,7 @@ INV: Record = primitive(
     fails="values",
     fragment="host_looped",
     pulled="host_looped",
+    much=of_many,
 )
 
 
@@ -58,6 +60,7 @@ SOLVE: Record = primitive(
     fails="values",
     fragment="host_looped",
     pulled="host_looped",
+    much=of_many,
 )
 
 
@@ -85,6 +88,7 @@ TRIANGULAR_SOLVE: Record = primitive(
     batched_params=same_params,
     fragment="host_looped",
     pulled="host_looped",
+    much=of_many,
 )
 
 
