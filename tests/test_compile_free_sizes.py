@@ -142,6 +142,11 @@ def test_calls_of_random_sizes_are_as_in_eager_mode(name: str, seed: int) -> Non
             2,
         ),
         (
+            lambda x: ad.sub(*ad.cat((x, x * 2)).chunk(2)) + ad.cat((x, x)).split(len(x))[1],
+            [(ramp(n, 3),) for n in (4, 5, 6, 7)],
+            2,
+        ),
+        (
             lambda x, y: x.transpose(0, 1) + y,  # the first's order in memory
             [(ramp(n, 3, 2), ramp(3, n, 2)) for n in (4, 5, 6, 7)],
             2,

@@ -64,8 +64,13 @@ def _split(input: Tensor, split_size: Any, dim: int) -> Tensors:
             f"got split_size={split_size} for dimension {d} of size {size}"
         )
     step = max(split_size, 1)
-    edges = [*range(0, size, step), size] if size else [0, 0]
-    return _cut(input, d, edges)
+    # Of a size that is a symbol, a step that divides it at all sizes: so many steps are plain.
+    count = size // step if step.__class__ is not int else None
+    if count.__class__ is int and count * step == size:
+        edges = [i * step for i in range(count)]
+    else:
+        edges = [*range(0, size, step)] if size else [0]
+    return _cut(input, d, [*edges, size])
 
 
 @public()
