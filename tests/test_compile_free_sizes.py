@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import operator
 import random
 import warnings
@@ -19,7 +20,8 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import nn
 from adjoint.engine.core.spec import is_larger
-from adjoint.engine.graph.sizes.extents import Extent, SizeScope
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, SizeScope
+from adjoint.engine.graph.sizes.quotients import whole_part
 from adjoint.engine.ops.nn import attention_rows
 
 SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 31, 40)
@@ -144,6 +146,16 @@ def test_calls_of_random_sizes_are_as_in_eager_mode(name: str, seed: int) -> Non
         (
             lambda x: ad.sub(*ad.cat((x, x * 2)).chunk(2)) + ad.cat((x, x)).split(len(x))[1],
             [(ramp(n, 3),) for n in (4, 5, 6, 7)],
+            2,
+        ),
+        (
+            lambda x: x.view(int(x.shape[0] / (16 / 2 / 4)), -1) * math.ceil(len(x) * 0.25),
+            [(ramp(2 * n, 3),) for n in (4, 5, 6, 7)],
+            2,
+        ),
+        (
+            lambda x: ad.zeros(math.floor(1.25 * len(x) / 6), math.ceil(len(x) / 3)) + x.sum(),
+            [(ramp(n, 3),) for n in (24, 29, 30, 31, 47)],
             2,
         ),
         (
@@ -374,3 +386,19 @@ def test_what_is_larger_at_all_sizes_is(one: list[int], other: list[int]) -> Non
     assert told is None or {value(one, *at) > value(other, *at) for at in sizes} == {told}
     assert not scope.guards
     assert [is_larger(n * m, m), is_larger(2 * n, m), is_larger(n, n * m)] == [True, None, False]
+
+
+@hypothesis.given(
+    st.integers(2, 2**36),
+    st.lists(st.tuples(st.booleans(), st.sampled_from([1, 3, 6, 7.0, 0.5, 1.25, 0.1, 64]))),
+)
+def test_whole_parts_of_quotients_are_those_of_floats(n: int, steps: list[Any]) -> None:
+    size: Any = Extent.symbol("n", n, SizeScope())
+    number: Any = n
+    for divided, factor in steps:
+        size = size / factor if divided else size * factor
+        number = number / factor if divided else number * factor
+    if isinstance(size, ExtentFloat):
+        told = [whole_part(size), whole_part(size, round_up=True)]
+        want = [math.floor(number), math.ceil(number)]
+        assert all(a is None or int(a) == b for a, b in zip(told, want, strict=True))

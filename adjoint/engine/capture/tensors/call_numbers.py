@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -22,12 +23,14 @@ from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.host import HostScalar, is_host
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
+from adjoint.engine.graph.sizes.quotients import whole_part
 from adjoint.engine.graph.sizes.resizing import is_of_sizes, plain_size
 
 _OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs compare".split())
 _OF_QUOTIENTS = frozenset("add sub mul truediv pow neg".split())
 _INDEXING = ("__getitem__", "__setitem__")
 _SYMBOLS = (HostScalar, Extent, ExtentFloat, LateValue)
+_WHOLE_PARTS = (math.floor, math.ceil)
 
 
 class _Number:
@@ -161,7 +164,10 @@ class CallNumbers:
         return extreme(fn, values) if any(map(is_late_value, values)) else MISSING
 
     def computed(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """A function of numbers, put off to each call."""
+        """A function of numbers, put off to each call; of a quotient of sizes, its whole part."""
+        if fn in _WHOLE_PARTS and len(args) == 1 and isinstance(args[0], ExtentFloat):
+            whole = whole_part(args[0], round_up=fn is math.ceil)
+            return MISSING if whole is None else whole
         if all(type(x) in (bool, int, float) or is_host(x) for x in args):
             scalar = HostScalar.computed(fn, *args)
             scalar.get()  # what it raises now is raised by the function's line
@@ -176,6 +182,10 @@ class CallNumbers:
             return value if value.kind is cls else value.then(float, (value,), float)
         if cls is int and isinstance(value, Extent):
             return value
+        if cls is int and isinstance(value, ExtentFloat):
+            whole = whole_part(value)
+            if whole is not None:
+                return whole
         return cls(self.concrete(value))
 
 
