@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, bool_, int32
@@ -11,7 +9,7 @@ from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, broadcast_shapes
 from adjoint.engine.ops.common.checks import require
-from adjoint.engine.ops.products.matmul import MATMUL, adjoint_of
+from adjoint.engine.ops.products.matmul import MATMUL, adjoint_of, matrices_from
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -24,12 +22,8 @@ def same_params(params: dict[str, Any], size: int) -> dict[str, Any]:
     return params
 
 
-MANY = 8  # matrices that Python takes one by one for longer than a program takes to be called
-
-
-def of_many(shapes: Sequence[tuple[int, ...]], _: Any) -> bool:
-    """Whether there are many matrices, however little (a record's `much`)."""
-    return any(prod(shape[:-2]) >= MANY for shape in shapes if len(shape) > 2)
+# Matrices that Python takes one by one for longer than a program takes to be called.
+of_many = matrices_from(8)
 
 
 # -- checks -------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -64,9 +64,13 @@ def _pulled(x: Tensor, y: Tensor) -> Tensor:
 LITTLES = 64  # matrices from which on a library, which takes them one by one, is slower
 
 
-def _of_littles(shapes: Sequence[Shape], _: Any) -> bool:
-    """Whether there are many products."""
-    return any(prod(shape[:-2]) >= LITTLES for shape in shapes)
+def matrices_from(least: int) -> Callable[[Sequence[Shape], Any], bool]:
+    """Whether there are so many matrices, however little (a record's `much`)."""
+
+    def much(shapes: Sequence[Shape], _: Any) -> bool:
+        return any(len(shape) > 2 and prod(shape[:-2]) >= least for shape in shapes)
+
+    return much
 
 
 # (..., m, k) @ (..., k, n), batch dimensions broadcast.
@@ -79,7 +83,7 @@ MATMUL: Record = bilinear(
     batch_mixed=lambda size, values, batched: _shared(size, values, batched),
     native_check=True,
     fragment="computed",
-    much=_of_littles,
+    much=matrices_from(LITTLES),
     lies_in_rows=True,
     flops=lambda shapes, out: 2 * prod(out) * shapes[0][-1],
 )
