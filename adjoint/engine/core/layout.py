@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -11,6 +11,8 @@ from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state import config
 
 Shape = tuple[int, ...]
+# Whether the first of two dimensions lies inside the second, of a shape and operands' strides.
+Inside = Callable[[int, int, Shape, Sequence[Shape]], bool | None]
 
 
 class _Named:
@@ -170,7 +172,7 @@ def format_strides(name: str, shape: Shape, strides: Shape, memory_format: Any) 
                 return None
             if is_dense(shape, strides):
                 return strides
-            return _packed(shape, strides)
+            return merged_strides(shape, [strides])
         case MemoryFormat(name="contiguous_format"):
             return None
         case MemoryFormat(name="channels_last"):
@@ -184,23 +186,80 @@ def format_strides(name: str, shape: Shape, strides: Shape, memory_format: Any) 
             )
 
 
-def _packed(shape: Shape, strides: Shape) -> Shape:
-    """Gapless strides that keep the order in which dimensions lie in memory."""
+def elementwise_strides(shape: Shape, places: Sequence[tuple[Shape, Shape]]) -> Shape:
+    """PyTorch's strides of what is computed element by element, of operands at these places.
+
+    A place is a shape with its strides; numbers are at ((), ()). Operands of one shape that are all
+    row-major, or all images whose channels lie innermost, have such a result, and ones without
+    gaps that lie alike have one that lies so. Any others are merged, with dimensions of one element
+    where the strides of operands put them.
+
+    >>> elementwise_strides((2, 3, 1, 1), [((2, 3, 1, 1), (3, 1, 3, 3))])
+    (3, 1, 1, 1)
+    >>> elementwise_strides((2, 3, 1, 1), [((2, 3, 1, 1), (3, 1, 3, 3)), ((), ())])
+    (3, 1, 3, 3)
+    """
+    if all(its == shape for its, _ in places):
+        steps = [strides for _, strides in places]
+        for wanted in (contiguous_format, channels_last):
+            if all(has_format(shape, strides, wanted) for strides in steps):
+                return last_strides(shape) if wanted is channels_last else contiguous_strides(shape)
+        if steps and is_dense(shape, steps[0]) and all(each == steps[0] for each in steps):
+            return steps[0]
+    return merged_strides(shape, [broadcast_strides(*place, shape) for place in places])
+
+
+def broadcast_strides(own: Shape, strides: Shape, shape: Shape) -> Shape:
+    """The strides of an operand as one of this shape: 0 where its one element is repeated."""
+    added = len(shape) - len(own)
+    steps = zip(own, strides, shape[added:], strict=True)
+    return (0,) * added + tuple([0 if _is_one(n) and not _is_one(m) else s for n, s, m in steps])
+
+
+def _is_one(size: Any) -> bool:
+    """Whether a size is 1: one that is a symbol is not, and is not compared."""
+    return type(size) is int and size == 1
+
+
+def merged_strides(shape: Shape, operands: Sequence[Shape]) -> Shape:
+    """The strides PyTorch gives the result of operands with these strides, without gaps.
+
+    Which of two dimensions lies inside the other, the first operand says that has a stride along
+    both; one that repeats itself along one of them says nothing.
+
+    >>> merged_strides((2, 3), [(1, 2), (0, 1)]), merged_strides((2, 3), [(3, 1), (1, 2)])
+    ((1, 2), (3, 1))
+    """
+    return ordered_strides(shape, merged_order(shape, operands, _lies_inside))
+
+
+def merged_order(shape: Shape, operands: Sequence[Shape], inside: Inside) -> list[int]:
+    """Dimensions as they lie in memory, outermost first; `inside` tells of two of them."""
     order = list(range(len(shape)))[::-1]  # innermost first
-    # An insertion sort that moves a dimension only past ones it certainly lies inside of: a
-    # stride of 0 (an expanded dimension) has no place of its own.
+    # An insertion sort that moves a dimension only past ones it certainly lies inside of.
     for i in range(1, len(order)):
         at = i
         for j in reversed(range(i)):
-            a, b = order[j], order[at]
-            if 0 in (strides[a], strides[b]):
-                continue
-            if (strides[a], shape[a]) > (strides[b], shape[b]):
-                order[j], order[at] = b, a
+            turned = inside(order[at], order[j], shape, operands)
+            if turned:
+                order[j], order[at] = order[at], order[j]
                 at = j
-            elif strides[a] < strides[b]:
+            elif turned is False:
                 break
-    return ordered_strides(shape, order[::-1])
+    return order[::-1]
+
+
+def _lies_inside(inner: int, outer: int, shape: Shape, given: Sequence[Shape]) -> bool | None:
+    """Whether one dimension lies inside another in memory; None where no operand says."""
+    for steps in given:
+        one, other = steps[outer], steps[inner]
+        if not one or not other:
+            continue
+        if one != other:
+            return one > other
+        if shape[outer] > shape[inner]:
+            return True
+    return None
 
 
 def has_format(shape: Shape, strides: Shape, memory_format: Any) -> bool:

@@ -105,11 +105,11 @@ def cast_operand(x: Any, target: Any) -> Any:
     if target.__class__ is tuple:
         return cast_operand(cast_operand(x, target[0]), target[1])
     if hasattr(x, "astype"):
-        if x.ndim < 2 or 0 not in x.strides:
+        if x.ndim < 2 or (0 not in x.strides and 1 not in x.shape):
             return x.astype(target)
         if x.__class__ is not np.ndarray:
-            return x.astype(target, "C")
-        if x.ndim < 3 or not x.size or x.dtype.kind in "biu":
+            return x.astype(target, "C" if 0 in x.strides else "K")
+        if x.ndim < 3 or 0 not in x.strides or not x.size or x.dtype.kind in "biu":
             return copy_with(np, x, "same", target)  # NumPy would have what is repeated innermost
         # Along dimensions that repeat a half, other operands say how a result lies.
         once = x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])]

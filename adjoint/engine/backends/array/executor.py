@@ -74,15 +74,18 @@ def call(
         if plan.casts is not None:
             arrays = [cast_operand(a, c) for a, c in zip(arrays, plan.casts, strict=True)]
         out = kernel(*arrays, **params)
-        if plan.keeps_layout:  # NumPy lays out row by row where operands differ or repeat
-            for a in arrays:
-                if (
-                    a.__class__ is ndarray
-                    and not a.flags.c_contiguous
-                    and (plan.several or 0 in a.strides)
-                ):
-                    out = as_first(out, arrays)
-                    break
+        if plan.keeps_layout:
+            if 1 in out.shape:  # NumPy puts such dimensions where it likes
+                out = as_first(out, arrays)
+            else:  # it lays out row by row where operands differ or repeat
+                for a in arrays:
+                    if (
+                        a.__class__ is ndarray
+                        and not a.flags.c_contiguous
+                        and (plan.several or 0 in a.strides)
+                    ):
+                        out = as_first(out, arrays)
+                        break
         return out if out.dtype == plan.result else out.astype(plan.result)
     finally:
         restore(token)

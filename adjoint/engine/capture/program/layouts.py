@@ -23,27 +23,32 @@ def permuted_strides(tensor: Tensor) -> tuple[int, ...] | None:
     Of sizes that are symbols the formulas are compared: comparing the sizes would pin them.
     """
     shape, strides = tuple(tensor._array.shape), tuple(tensor.stride())
-    return None if _matter(shape, strides) == _matter(shape, contiguous_strides(shape)) else strides
+    packed = contiguous_strides(shape)
+    return None if [*map(_formula, strides)] == [*map(_formula, packed)] else strides
 
 
 def laid_out(array: Any, strides: tuple[int, ...]) -> Any:
-    """A host array with these strides, in elements; itself, if it has them."""
+    """A host array with these strides, in elements; itself, if it has them.
+
+    Where only dimensions of one element are to have others, it is seen anew, and not copied.
+    """
     if type(array) is not np.ndarray or not array.size:
         return array
-    own_strides = tuple(step // array.itemsize for step in array.strides)
-    if _matter(array.shape, own_strides) == _matter(array.shape, strides):
+    steps = tuple([step * array.itemsize for step in strides])
+    if array.strides == steps:
         return array
+    if _matter(array.shape, array.strides) == _matter(array.shape, steps):
+        return np.lib.stride_tricks.as_strided(array, array.shape, steps)
     span = 1 + sum((n - 1) * step for n, step in zip(array.shape, strides, strict=True))
-    steps = [step * array.itemsize for step in strides]
     out = np.lib.stride_tricks.as_strided(np.empty(span, array.dtype), array.shape, steps)
     out[...] = array
     return out
 
 
-def _matter(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[Any]:
+def _matter(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
     """The strides of dimensions that have any: one element alone may have whatever step."""
-    return [
-        step.poly if isinstance(step, Extent) else step
-        for size, step in zip(shape, strides, strict=True)
-        if isinstance(size, Extent) or size != 1
-    ]
+    return [step for size, step in zip(shape, strides, strict=True) if size != 1]
+
+
+def _formula(step: Any) -> Any:
+    return step.poly if isinstance(step, Extent) else step

@@ -293,11 +293,12 @@ def memory_order(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
     Dimensions of one element lie where their strides say so, if any order has these.
 
     >>> memory_order((2, 3, 1), (1, 2, 1)), memory_order((1, 3), (1, 1))
-    ([1, 0, 2], [0, 1])
+    ([1, 0, 2], [1, 0])
     >>> memory_order((2, 3, 4, 1), (12, 1, 3, 3))
     [0, 2, 3, 1]
     """
-    falling = sorted(range(len(shape)), key=lambda d: -strides[d])
+    single = [type(size) is int and size == 1 for size in shape]
+    falling = sorted(range(len(shape)), key=lambda d: (-strides[d], single[d]))
     if [*contiguous_strides([shape[d] for d in falling])] == [strides[d] for d in falling]:
         return falling
     many = [d for d, size in enumerate(shape) if size != 1]

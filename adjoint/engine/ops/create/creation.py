@@ -299,7 +299,7 @@ def _like(
         None,
         layout,
         None
-        if memory_format is None and x.is_contiguous()
+        if memory_format is None and 1 not in shape and x.is_contiguous()
         else format_strides(name, shape, x.stride(), memory_format),
     )
 

@@ -14,6 +14,7 @@ from adjoint.engine.ops.image.pooling import (
     avg_pool,
 )
 from adjoint.engine.ops.image.resample import Rule, resampled
+from adjoint.engine.ops.shape.convert import lying_as_images
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -61,7 +62,7 @@ def adaptive_avg_pool(rank: int, input: Tensor, output_size: Any) -> Tensor:
     """Means over windows that cover the input, of any rank."""
     name = f"adaptive_avg_pool{rank}d"
     if _is_one(output_size, rank) and (rank > 1 or input.ndim in (2, 3)):  # of any dimensions
-        return input.mean(tuple(range(-rank, 0)), keepdim=True)
+        return lying_as_images(input.mean(tuple(range(-rank, 0)), keepdim=True), input)
     sizes = _sizes(name, rank, input, output_size, 1 if rank == 3 else -rank)
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"{name}: not implemented for {input.dtype.name}")

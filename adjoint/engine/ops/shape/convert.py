@@ -31,8 +31,8 @@ from adjoint.engine.core.operations.public import (
 )
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls
-from adjoint.engine.core.result_layouts import as_images
-from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.result_layouts import as_images, is_last
+from adjoint.engine.core.spec import Spec, contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.placement import chosen
 
@@ -246,13 +246,19 @@ def moved(x: Tensor, device: Device, non_blocking: bool) -> Tensor:
 
 def _ordered(x: Tensor, out: Tensor, copy: bool, memory_format: MemoryFormat) -> Tensor:
     """A conversion's result in a memory format; x itself if it already suggests that one."""
-    shape, strides = tuple(x._array.shape), x.stride()
-    if out is x and not copy and memory_format is contiguous_format:
-        last = has_format(shape, strides, channels_last)
-        if not (last or has_format(shape, strides, channels_last_3d)):
-            return x
-    ordered: Tensor = out.contiguous(memory_format=memory_format)
-    return ordered.clone() if ordered is x and copy else ordered
+    if out is x and not copy and _suggested(x) is memory_format:
+        return x
+    strides = _strides(out, memory_format)
+    if out is x or tuple(out.stride()) != (strides or contiguous_strides(out._array.shape)):
+        return CLONE(out, strides=strides)
+    return out
+
+
+def _suggested(x: Tensor) -> MemoryFormat:
+    """The format PyTorch takes a tensor for: channels lie innermost where strides say so."""
+    if not is_last((tuple(x._array.shape), tuple(x.stride()))):
+        return contiguous_format
+    return channels_last if x.ndim == 4 else channels_last_3d
 
 
 def _same_device(wanted: Device, have: Device) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from adjoint.engine.core.layout import format_strides, is_dense, preserve_format
 from adjoint.engine.core.spec import contiguous_strides
+from adjoint.engine.tensor.tensor import unit_strides
 
 Array = Any
 Shape = tuple[int, ...]
@@ -77,12 +78,15 @@ def allocate(xp: Any, shape: Shape, dtype: Any, strides: Shape | None) -> Array:
 def copy_with(xp: Any, x: Array, strides: Any, dtype: Any = None) -> Array:
     """A copy with the given strides; "same" keeps the order in which dimensions lie."""
     dtype = x.dtype if dtype is None else dtype
-    if x.flags.c_contiguous and (strides is None or strides == "same"):
-        return x.astype(dtype) if xp is not np or x.dtype != dtype else x.copy()
     if strides == "same":
-        if xp is np and min(x.strides, default=1) > 0:
-            return x.astype(dtype, order="K")  # only a stride of 0 has no place of its own
-        strides = format_strides("copy", x.shape, element_strides(x), preserve_format)
+        # NumPy has places of its own for dimensions of one element and for those it repeats.
+        natural = xp is np and 1 not in x.shape and min(x.strides, default=1) > 0
+        if natural and not x.flags.c_contiguous:
+            return x.astype(dtype, order="K")
+        own = unit_strides(x.shape, element_strides(x))
+        strides = None if natural else format_strides("copy", x.shape, own, preserve_format)
+    if strides is None and x.flags.c_contiguous:
+        return x.astype(dtype) if xp is not np or x.dtype != dtype else x.copy()
     out = allocate(xp, x.shape, dtype, strides)
     if xp is np and x.dtype != dtype and 0 in x.strides:  # what repeats is converted once
         x = x[tuple([slice(1) if s == 0 else slice(None) for s in x.strides])].astype(dtype)

@@ -49,7 +49,7 @@ def sum_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     # An array to fill spares the detour over a NumPy scalar; keywords would cost 0.3 us.
     total = _empty((), x.dtype) if xp is np and not keepdim and len(dims) == x.ndim else None
     out = xp.add.reduce(x, dims, x.dtype, total, keepdim)
-    return out if x.ndim < 3 else row_major(xp, out)
+    return row_major(xp, out) if keepdim or x.ndim > 2 else out
 
 
 @lowers(norms.P_NORM)
@@ -122,7 +122,7 @@ def any_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
 def amax(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     if xp is np and x.dtype not in _HALVES:
         out = _LARGEST(x, dims, None, None, keepdim)
-        return out if x.ndim < 3 else row_major(xp, out)
+        return row_major(xp, out) if keepdim or x.ndim > 2 else out
     out = xp.max(widen(x), axis=dims, keepdims=keepdim)
     return row_major(xp, out.astype(x.dtype, copy=False))
 
@@ -131,16 +131,18 @@ def amax(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
 def amin(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     if xp is np and x.dtype not in _HALVES:
         out = _LEAST(x, dims, None, None, keepdim)
-        return out if x.ndim < 3 else row_major(xp, out)
+        return row_major(xp, out) if keepdim or x.ndim > 2 else out
     out = xp.min(widen(x), axis=dims, keepdims=keepdim)
     return row_major(xp, out.astype(x.dtype, copy=False))
 
 
 @lowers(extremes.ARGMAX)
 def argmax(xp: Any, x: Array, dim: int, keepdim: bool) -> Array:
-    return xp.argmax(widen(x), axis=dim, keepdims=keepdim).astype(np.int64, copy=False)
+    out = xp.argmax(widen(x), axis=dim, keepdims=keepdim)
+    return row_major(xp, out.astype(np.int64, copy=False))
 
 
 @lowers(extremes.ARGMIN)
 def argmin(xp: Any, x: Array, dim: int, keepdim: bool) -> Array:
-    return xp.argmin(widen(x), axis=dim, keepdims=keepdim).astype(np.int64, copy=False)
+    out = xp.argmin(widen(x), axis=dim, keepdims=keepdim)
+    return row_major(xp, out.astype(np.int64, copy=False))

@@ -37,8 +37,6 @@ def cast(xp: Any, x: Array, dtype: DType) -> Array:
         x = widened(xp, x, np.float32)  # as PyTorch goes, in two roundings
     if dtype.name == "uint8" and x.dtype.kind == "f":
         x = widened(xp, x, np.int64)  # so that what is out of range wraps around
-    if x.flags.c_contiguous:
-        return x.astype(new)
     return copy_with(xp, x, "same", new)
 
 
@@ -77,7 +75,7 @@ def stack(xp: Any, *xs: Array, dim: int) -> Array:
 def flip(xp: Any, x: Array, dims: Shape) -> Array:
     if not dims:
         return copy_with(xp, x, "same")
-    if xp is np and min(x.strides, default=1) > 0:
+    if xp is np and 1 not in x.shape and min(x.strides) > 0:
         out = np.empty_like(x)  # which lies as a copy would
     else:
         out = copy_with(xp, x, "same")

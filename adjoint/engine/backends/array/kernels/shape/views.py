@@ -17,6 +17,7 @@ from adjoint.engine.backends.array.memory.strides import (
 from adjoint.engine.backends.array.table import kernel_for, lowers
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.layout import broadcast_strides
 from adjoint.engine.ops.common import stop
 from adjoint.engine.ops.shape import reinterpret, views
 from adjoint.engine.ops.shape import strided as strided_ops
@@ -39,17 +40,10 @@ def permute(xp: Any, x: Array, dims: Shape) -> Array:
 def expand(xp: Any, x: Array, shape: Shape) -> Array:
     if x.shape == shape:
         return x[...]
-    if xp is not np or not x.size or not x.flags.c_contiguous or x.dtype.isbuiltin != 1:
-        out = xp.broadcast_to(x, shape)
-        if xp is np:  # NumPy hands it out read-only, though a write may be fine
-            out.flags.writeable = x.flags.writeable
-        return out
-    # The same, six times as fast.
-    added = len(shape) - x.ndim
-    steps = [0] * added
-    for step, n, m in zip(x.strides, x.shape, shape[added:], strict=True):
-        steps.append(step if n == m else 0)
-    return np.ndarray(shape, x.dtype, x, 0, steps)
+    if xp is not np or not x.size:
+        return xp.broadcast_to(x, shape)
+    # The same, but for a dimension that stays one element, whose stride is kept.
+    return strided(np, x, shape, broadcast_strides(x.shape, element_strides(x), shape))
 
 
 def basic_index(index: tuple[Any, ...]) -> tuple[Any, ...]:
