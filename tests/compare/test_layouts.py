@@ -65,9 +65,18 @@ def _product(sizes: list[int]) -> int:
     return total
 
 
-def _steps(x: Any) -> list[int]:
-    """The strides that matter: of dimensions with more than one element."""
-    return [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]
+# Of these, dimensions of one element may lie otherwise, of tensors that are row-major whatever
+# their strides: PyTorch takes numbers for parameters there, or has kernels for rows.
+LOOSE = frozenset(
+    "lerp addcmul layer_norm instance_norm batch_norm group_norm sort argsort masked_fill "
+    "masked_scatter circular stack".split()
+) | {"cat with nothing", "stack in front"}  # fmt: skip
+
+
+def _steps(x: Any, name: str = "") -> list[int]:
+    """The strides, those of dimensions of one element included: they tell formats apart."""
+    every = zip(x.shape, x.stride(), strict=True)
+    return [step for size, step in every if size > 1 or name not in LOOSE]
 
 
 @pytest.mark.parametrize("name", TWO)
@@ -75,10 +84,10 @@ def test_two_operands(name: str) -> None:
     """The first decides where they differ, whatever is repeated along a dimension."""
     chance, fn = random.Random(name), TWO[name]
     for _ in range(60):
-        shape = tuple(chance.choice([2, 3, 4]) for _ in range(chance.choice([2, 3, 4])))
+        shape = tuple(chance.choice([1, 2, 3, 4]) for _ in range(chance.choice([2, 3, 4])))
         (x, tx), (y, ty) = _operand(chance, shape), _operand(chance, shape)
         want, out = fn(torch, tx, ty), fn(ad, x, y)
-        assert _steps(out) == _steps(want), (x.shape, x.stride(), y.shape, y.stride())
+        assert _steps(out, name) == _steps(want, name), (x.shape, x.stride(), y.shape, y.stride())
 
 
 @pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "sign", "abs", "square"])
@@ -99,11 +108,12 @@ def test_one_operand(name: str) -> None:
     """Kept where PyTorch keeps it, row by row where it does not."""
     chance, fn = random.Random(name), ONE[name]
     for _ in range(20):
-        shape = tuple(chance.choice([2, 3, 4]) for _ in range(chance.choice([3, 4])))
+        sizes = [2, 3, 4] if name == "instance_norm" else [1, 2, 3, 4]
+        shape = tuple(chance.choice(sizes) for _ in range(chance.choice([3, 4])))
         order = chance.sample(range(len(shape)), len(shape))
         turned = [order.index(d) for d in range(len(shape))]
         x, tx = (lib.randn([shape[d] for d in order]).permute(turned) for lib in (ad, torch))
-        assert _steps(fn(ad, x)) == _steps(fn(torch, tx)), (x.shape, x.stride())
+        assert _steps(fn(ad, x), name) == _steps(fn(torch, tx), name), (x.shape, x.stride())
 
 
 # Of one operand, in which some dimensions are repeated.
@@ -227,6 +237,54 @@ def test_images(name: str) -> None:
         wanted, found = fn(torch, make(torch)), fn(ad, make(ad))
         compiled = capture(lambda x, fn=fn: fn(ad, x))(make(ad))
         listed = [r if isinstance(r, tuple) else (r,) for r in (wanted, found, compiled)]
-        want, got, captured = ([_steps(t) for t in each] for each in listed)
+        want, got, captured = ([_steps(t, name) for t in each] for each in listed)
         assert got == want, lying
         assert captured == want, lying
+
+
+# Of images some of whose dimensions have one element.
+SINGLE: dict[str, Fn] = {
+    "negated": lambda lib, x: -x,
+    "doubled": lambda lib, x: x * 2,
+    "halves": lambda lib, x: x.half(),
+    "truths": lambda lib, x: x > 0,
+    "clone": lambda lib, x: x.clone(),
+    "zeros_like": lambda lib, x: lib.zeros_like(x),
+    "relu": lambda lib, x: lib.relu(x),
+    "scaled": lambda lib, x: x * lib.sigmoid(x.mean((2, 3), keepdim=True)),
+    "with another": lambda lib, x: x + x.contiguous(memory_format=lib.channels_last),
+    "sum": lambda lib, x: x.sum(1, keepdim=True),
+    "argmax": lambda lib, x: x.argmax(1, keepdim=True),
+    "cat": lambda lib, x: lib.cat([x, x], 1),
+    "max_pool2d": lambda lib, x: lib.nn.functional.max_pool2d(x, 1),
+    "adaptive_avg_pool2d": lambda lib, x: lib.nn.functional.adaptive_avg_pool2d(x, 1),
+    "conv2d": lambda lib, x: lib.conv2d(x, _filters(lib, 4, x.shape[1], 1, 1)),
+    "one filter": lambda lib, x: lib.conv2d(x, _filters(lib, 1, x.shape[1], 1, 1)),
+    "nearest": lambda lib, x: lib.nn.functional.interpolate(x, scale_factor=2),
+    "to channels last": lambda lib, x: x.to(memory_format=lib.channels_last),
+    "to rows": lambda lib, x: x.to(memory_format=lib.contiguous_format),
+    "expanded": lambda lib, x: x.expand(2, *x.shape),
+}
+FORMATS = ("contiguous_format", "channels_last")
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_dimensions_of_one_element(name: str) -> None:
+    """Strides and formats are PyTorch's, eagerly and compiled."""
+    chance, fn = random.Random(name), SINGLE[name]
+    for _ in range(12):
+        shape = tuple(chance.choice([1, 1, 2, 3]) for _ in range(4))
+        cut = chance.choice([slice(None), slice(0, 1)])
+
+        def make(lib: Any, shape: Any = shape, cut: slice = cut) -> Any:
+            return _images(lib, *shape).contiguous(memory_format=lib.channels_last)[:, cut]
+
+        want, x = fn(torch, make(torch)), make(ad)
+        for out in (fn(ad, x), capture(lambda x: fn(ad, x))(x)):
+            assert _steps(out) == _steps(want), (x.shape, x.stride())
+            for kind in FORMATS if out.ndim == 4 else ():
+                found, told = (
+                    t.is_contiguous(memory_format=getattr(lib, kind))
+                    for t, lib in ((out, ad), (want, torch))
+                )
+                assert found == told
