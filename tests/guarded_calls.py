@@ -91,6 +91,13 @@ CALLS = (
         lambda n: [(1, 3, 7, n + 4)], True,
     ),
     GuardedCall(
+        "max pooling of channels innermost",
+        lambda x: (
+            F.max_pool2d(x.permute(0, 3, 1, 2), 3, 2, 1), F.max_pool2d(x.permute(0, 3, 1, 2), 2, 1)
+        ),
+        lambda n: [(2, 7, 6, n + 30)], True,
+    ),
+    GuardedCall(
         "pooling", lambda x: (F.avg_pool2d(x, 2), F.max_pool2d(x, (2, 3), 1)),
         lambda n: [(2, 2, 5, n + 4)],
     ),

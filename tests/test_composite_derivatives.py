@@ -296,6 +296,7 @@ WITHIN = {
     "largest",
     "lstm_gates_backward",
     "max_pool_backward",
+    "max_pool_of_channels",  # where nobody looks on: tests/test_native_pooling.py
     "mean",
     "nansum",  # where nobody looks on: tests/test_reductions.py
     "one_hot",  # of whole numbers

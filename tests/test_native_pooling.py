@@ -219,6 +219,24 @@ def test_elements_that_are_only_moved(seed: int, dtype: str) -> None:
         assert np.array_equal(F.interpolate(y, wanted).double().numpy(), right)
 
 
+@pytest.mark.parametrize("channels", [1, 7, 8, 43])
+@pytest.mark.parametrize("rank", [2, 3])
+def test_windows_of_channels_innermost(rank: int, channels: int) -> None:
+    """Largest elements and their places are those of images in rows, whatever the windows."""
+    innermost = {2: ad.channels_last, 3: ad.channels_last_3d}[rank]
+    pool = getattr(ad.nn.functional, f"max_pool{rank}d")
+    rows = (ad.randn(2, channels, 6, 7, 8)[..., : 8 if rank == 3 else 1] * 2).round()
+    rows = rows.reshape(2, channels, *(6, 7, 8)[:rank])
+    rows[rows == 3] = float("nan")
+    rows[rows == -3] = -float("inf")
+    last = rows.contiguous(memory_format=innermost)
+    for window in ((2,), (3, 2, 1), (2, 1, 0, 2), (3, 3, 1, 1, True), ((3, 1, 2)[:rank], 1)):
+        wanted, found = (pool(x, *window, return_indices=True) for x in (rows, last))
+        assert found[0].is_contiguous(memory_format=innermost)
+        for want, got in zip(wanted, found, strict=True):
+            assert np.array_equal(want.numpy(), got.numpy(), equal_nan=True)
+
+
 @pytest.mark.parametrize("sizes", [(6, 10), (3, 15), (9, 5), (3, 5), (4, 10), (6, 4, 6)])
 def test_pixels_of_channels_innermost_are_repeated(sizes: tuple[int, ...]) -> None:
     """To whole multiples, some or all of one, and others: as images in rows, in memory of its own."""

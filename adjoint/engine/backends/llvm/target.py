@@ -56,8 +56,8 @@ class LlvmTarget(Target):
     widened = frozenset(
         {
             "convolution", "convolution_transpose", "convolution_weight", "matmul", "max_pool",
-            "resample", "unfold_windows", "fold_windows", "scatter", "scatter_reduce", "index_put",
-            "searchsorted", *borrowed.SPECIAL,
+            "max_pool_of_channels", "resample", "unfold_windows", "fold_windows", "scatter",
+            "scatter_reduce", "index_put", "searchsorted", *borrowed.SPECIAL,
         }
     )  # fmt: skip
     kept_whole = frozenset(

@@ -62,12 +62,21 @@ def as_pooled(rank: int, input: Tensor, kept: bool) -> Tensor:
 
 
 def _max_by_channels(x: Tensor, windows: tuple[Rule, ...]) -> Any:
-    """MAX_POOL of images (N, ..., C), which counts places over channels too."""
-    whole = _with_channels(x, windows)
-    if whole is None:
+    """MAX_POOL of images whose channels lie innermost."""
+    if x.ndim != len(windows) + 2:
         return MAX_POOL(x.contiguous(), windows=windows)
-    best, at = MAX_POOL(channels_last(x), windows=whole)
-    return channels_second(best), channels_second(at // x.shape[1])
+    best, at = MAX_POOL_OF_CHANNELS(channels_last(x), windows=windows)
+    return channels_second(best), channels_second(at)
+
+
+def _max_of_channels(x: Tensor, windows: tuple[Rule, ...]) -> Any:
+    best, at = MAX_POOL(channels_second(x).contiguous(), windows=windows)
+    return channels_last(best), channels_last(at)
+
+
+# MAX_POOL of images (N, ..., C): a node of its own, so that a target can take all channels of a
+# window together, for which places are the same.
+MAX_POOL_OF_CHANNELS = composite("max_pool_of_channels", _max_of_channels)
 
 
 def _max_backward_by_channels(g: Tensor, at: Tensor, windows: tuple[Rule, ...]) -> Tensor:

@@ -3,6 +3,7 @@
 `max_pool_text` takes windows of any kind, a row of them at a time: vectors of those that lie
 inside, the last of which overlaps the one before. Where all windows lie inside,
 `whole_windows_text` takes vectors of them across rows: nothing is left over at the ends of rows.
+Of images whose channels lie innermost, `max_of_channels_text` takes vectors of a window's channels.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class WindowWords(LaunchWords):
 class PoolingWindow:
     """The windows along one dimension."""
 
-    def __init__(self, w: CodeWriter, word: WindowWords) -> None:
-        self.w = w
+    def __init__(self, w: CodeWriter, word: WindowWords, plain: bool = False) -> None:
+        self.w, self.plain = w, plain  # plain: of neighbouring elements, not laid to cover it
         self.source, self.size, self.extent = word.source, word.size, word.extent
         self.step, self.offset, self.dilation = word.step, word.offset, word.dilation
         self.adaptive = word.adaptive.ne(0)
@@ -58,6 +59,9 @@ class PoolingWindow:
     def taps(self, o: V) -> tuple[V, V, V]:
         """Where a window begins, and the first and last of its taps that are inside."""
         w = self.w
+        if self.plain:
+            start = o * self.step + self.offset
+            return start, w.most(-start, 0), w.least(self.source - start, self.extent)
         begin = (o * self.source).quotient(self.size)
         end = ((o + 1) * self.source + self.size - 1).quotient(self.size)
         start = o * self.step + self.offset
@@ -191,6 +195,92 @@ def max_pool_text(name: str, kind: str, number: str, step: int) -> Text:
     `number` is a kind of whole numbers that has room for how far apart a window's elements are.
     """
     return MaxPool(kind, number, step).text(name)
+
+
+# -- channels innermost -------------------------------------------------------------------------
+
+TOGETHER = 4  # vectors of channels of which the taps are looked for once
+
+
+@dataclass(slots=True)
+class ChannelPoolingWords(LaunchWords):
+    """Images (N, ..., C) in row-major order; `WindowWords` of each dimension follow."""
+
+    source: Any
+    target: Any
+    at: Any  # where the largest are
+    images: Any
+    channels: Any
+
+
+def max_of_channels_text(name: str, kind: str, number: str, plain: bool) -> Text:
+    """The largest of windows of images whose channels lie innermost.
+
+    `number` is a kind of whole numbers that has room for the places of an image.
+    """
+    w = CodeWriter()
+    fixed, of_window = ChannelPoolingWords.word_count(), WindowWords.word_count()
+    words = w.words(fixed + RANK * of_window)
+    word = ChannelPoolingWords.named(words)
+    source, target, places = map(w.pointer, (word.source, word.target, word.at))
+    windows = [WindowWords.named(words[fixed + d * of_window :]) for d in range(RANK)]
+    deep, high, wide = (PoolingWindow(w, window, plain) for window in windows)
+    channels = word.channels
+    low, stop = w.share(word.images * deep.size * high.size)
+
+    def row(p: V) -> None:
+        plane, y = w.split(p, high.size)
+        image, z = w.split(plane, deep.size)
+        zs, ys = deep.taps(z), high.taps(y)
+        base = image * deep.source * high.source * wide.source
+
+        def window(x: V) -> None:
+            xs = wide.taps(x)
+            to = (p * wide.size + x) * channels
+
+            def place(tz: V, ty: V, tx: V) -> V:
+                along = (zs[0] + tz * deep.dilation) * high.source + ys[0] + ty * high.dilation
+                return along * wide.source + xs[0] + tx * wide.dilation
+
+            first = place(zs[1], ys[1], xs[1])
+
+            def some(c: V, lanes: int, vectors: int) -> None:
+                def tap(here: V, carried: list[V]) -> list[V]:
+                    number_here = w.code.splat(here.convert(number), lanes)
+                    from_here = (base + here) * channels + c
+                    found: list[V] = []
+                    for v in range(vectors):
+                        best, chosen = carried[2 * v : 2 * v + 2]
+                        element = w.load(source, kind, from_here + v * lanes, lanes)
+                        larger = (element > best) | element.isnan()
+                        found.append(select(larger, element, best))
+                        found.append(select(larger, number_here, chosen))
+                    return found
+
+                begin = [
+                    w.code.const(float("-inf"), kind, lanes),
+                    w.code.splat(first.convert(number), lanes),
+                ] * vectors
+                found = w.loop(zs[1], zs[2], lambda tz, *v: w.loop(
+                    ys[1], ys[2], lambda ty, *v: w.loop(
+                        xs[1], xs[2], lambda tx, *v: tap(place(tz, ty, tx), list(v)), list(v)
+                    ), list(v)
+                ), begin)  # fmt: skip
+                for v in range(vectors):
+                    w.store(found[2 * v], target, to + c + v * lanes)
+                    w.store(found[2 * v + 1].convert("i64"), places, to + c + v * lanes)
+
+            several = LANES * TOGETHER
+            whole = channels.quotient(w.whole(several)) * several
+            vectors = channels.quotient(w.whole(LANES)) * LANES
+            w.loop(0, whole, lambda c: some(c, LANES, TOGETHER), step=several)
+            w.loop(whole, vectors, lambda c: some(c, LANES, 1), step=LANES)
+            w.loop(vectors, channels, lambda c: some(c, 1, 1))
+
+        w.loop(0, wide.size, window)
+
+    w.loop(low, stop, row)
+    return w.finish(name)
 
 
 # -- windows that lie inside --------------------------------------------------------------------

@@ -24,7 +24,7 @@ from adjoint.engine.ops.image.resample import Rule, Rules, inside, is_copied, ta
 FLOATS = {"float32": "f32", "float64": "f64"}
 COPIED = {**FLOATS, "float16": "i16", "bfloat16": "i16"}
 MOST_LINES = 1 << 12  # whose numbers go with a launch
-KEPT_WHOLE = ("resample_all",)
+KEPT_WHOLE = ("resample_all", "max_pool_of_channels")
 LONG_RUN = 4  # elements of a run from which on it is copied sooner than gathered
 
 
@@ -113,6 +113,37 @@ def max_steps(
         writes=(whole(values.buffer), whole(at.buffer)),
         pieces=pieces,
         cost=2 * prod(values.shape) * taps,
+        label="max_pool",
+    )
+    return [launch]
+
+
+def max_of_channels_steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
+    """One launch, a row of windows with all their channels at a time."""
+    windows = node.params["windows"]
+    values, at = results
+    kind = FLOATS[values.buffer.dtype.name]
+    full = [("window", 1, 1, 1, 1, 0, 1)] * (RANK - len(windows)) + list(windows)
+    near = kind == "f32" and prod(rule[1] for rule in full) < 1 << 31
+    number = "i32" if near else "i64"  # as wide as an element: one mask does for both
+    plain = all(rule[0] == "window" and rule[6] == 1 for rule in full)
+    images, channels = values.shape[0], values.shape[-1]
+    words = pooling.ChannelPoolingWords(
+        address(operands[0]), address(values), address(at), images, channels
+    ).listed()
+    for rule in full:
+        words += window_words(rule)
+    taps = prod(rule[3] if rule[0] == "window" else -(-rule[1] // rule[2]) + 1 for rule in full)
+    launch = Launch(
+        function=f"max_pool_of_channels_{kind}_{number}_{int(plain)}",
+        text=partial(pooling.max_of_channels_text, kind=kind, number=number, plain=plain),
+        words=words,
+        reads=(whole(operands[0].buffer),),
+        writes=(whole(values.buffer), whole(at.buffer)),
+        pieces=images * full[0][2] * full[1][2],
+        cost=prod(values.shape) * taps,
         label="max_pool",
     )
     return [launch]
@@ -343,6 +374,7 @@ def _copy(
 
 TEMPLATES = {
     "max_pool": Template(accepts_max, first_packed, max_steps),
+    "max_pool_of_channels": Template(accepts_max, first_packed, max_of_channels_steps),
     "scatter": Template(accepts_scatter, scatter_packed, scatter_steps, zeros=frozenset({0})),
     "scatter_reduce": Template(accepts_scatter, scatter_packed, scatter_steps),
     "resample": Template(accepts_resample, first_packed, resample_steps),
