@@ -645,3 +645,20 @@ def test_results_seen_another_way_stay_on_the_tape(mode: Any) -> None:
         x.unsqueeze_(0)
     (x * ad.arange(6.0).view(1, 3, 2)).sum().backward()
     assert leaf.grad.tolist() == [[0.0, 4.0, 8.0], [2.0, 6.0, 10.0]]
+
+
+def test_gradients_of_images_have_memory_of_their_own() -> None:
+    """Those that lie as their leaf does are not copied, but one that several leaves share is."""
+    images = [ad.randn(2, 3, 4, 5).contiguous(memory_format=ad.channels_last) for _ in range(3)]
+    x, y, g = images
+    x.requires_grad_()
+    y.requires_grad_()
+    (x + y).backward(g)
+    assert x.grad is not None
+    assert y.grad is not None
+    assert x.grad.stride() == y.grad.stride() == x.stride()
+    x.grad.zero_()
+    assert ad.equal(y.grad, g)
+    assert g.data_ptr() not in (x.grad.data_ptr(), y.grad.data_ptr())
+    (x * 2).backward(g)
+    assert ad.equal(x.grad, 2 * g)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.elementwise.arithmetic import ADD
@@ -71,6 +73,8 @@ def as_first(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> Tensor:
     """
     order = None if leaf.is_contiguous() else dense_order(leaf)
     if order is not None:
+        if not keep_graph and lies_alike(grad, leaf) and not claim_storage(grad):
+            return alias_noted(grad)
         inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
         grad = row_major(grad.permute(order)).permute(inverse)
         return grad if keep_graph else alias_noted(grad)
@@ -78,6 +82,14 @@ def as_first(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> Tensor:
         return row_major(grad)
     shared = bool(grad._chain) or claim_storage(grad) or not grad.is_contiguous()
     return alias_noted(row_major(grad) if shared else grad)
+
+
+def lies_alike(grad: Tensor, leaf: Tensor) -> bool:
+    """Whether a gradient is no view, and an array of the host's that lies as its leaf does."""
+    own, array = leaf._array, grad._array
+    if own.__class__ is not ndarray or array.__class__ is not ndarray or grad._chain:
+        return False
+    return own.dtype == array.dtype and own.strides == array.strides and own.shape == array.shape
 
 
 def row_major(grad: Tensor) -> Tensor:
