@@ -283,9 +283,10 @@ def is_beyond_rows(node: Node) -> bool:
 
     What picks elements of a large operand has only as many as it picks, and the same bits.
     """
-    if node.record.indexed or node.record.selects:
+    if node.record.indexed:
         return False
-    most = max([prod(x.spec.shape) for x in node.inputs if x.__class__ is Value], default=0)
+    counted = node.outputs if node.record.selects else node.inputs
+    most = max([prod(x.spec.shape) for x in counted if x.__class__ is Value], default=0)
     return most > ROWS and 0 < node.record.large <= most
 
 

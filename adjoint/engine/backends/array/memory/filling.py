@@ -8,11 +8,14 @@ paid to load one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from adjoint.engine.core.operations.record import HOOKS
+
+Shape = tuple[int, ...]
 
 BLOCK, MANY = 1 << 15, 1 << 16  # bytes: of a block, and that are worth the calls
 SHARED = 1 << 17  # bytes that are worth more than one worker
@@ -148,30 +151,37 @@ def zero_triangle(target: Any, diagonal: int, lower: bool) -> bool:
     """
     if target.ndim < 2 or target.nbytes < TRIANGLE or not target.flags.writeable:
         return False
-    if target.strides[-1] != target.itemsize:  # the other triangle of what is turned around
-        target, diagonal, lower = target.swapaxes(-1, -2), -diagonal, not lower
-    height, width = target.shape[-2:]
-    step, item = target.strides[-2:]
+    rows = _beyond(target.shape, target.strides, target.itemsize, diagonal, lower)
+    if rows is None or not is_shared(target.nbytes):
+        return False
+    return is_moved(HOOKS.fill_rows, address_of(target), rows, bytes(target.itemsize))
+
+
+@lru_cache(maxsize=1 << 8)
+def _beyond(
+    shape: Shape, strides: Shape, itemsize: int, diagonal: int, lower: bool
+) -> FilledRows | None:
+    """What lies beyond a diagonal of matrices; None where they do not lie in rows."""
+    height, width = shape[-2:]
+    step, item = strides[-2:]
+    if item != itemsize:  # the other triangle of what is turned around
+        height, width, step, item = width, height, item, step
+        diagonal, lower = -diagonal, not lower
     matrices, apart = 1, 0
-    for size, stride in zip(
-        reversed(target.shape[:-2]), reversed(target.strides[:-2]), strict=True
-    ):
+    for size, stride in zip(reversed(shape[:-2]), reversed(strides[:-2]), strict=True):
         if size == 1:
             continue
         if matrices > 1 and stride != apart * matrices:
-            return False
+            return None
         apart, matrices = (stride if matrices == 1 else apart), matrices * size
-    if item != target.itemsize or step < width * item or apart < 0 or item not in WIDTHS:
-        return False
+    if item != itemsize or step < width * item or apart < 0 or item not in WIDTHS:
+        return None
     edge = min(max(diagonal, -height), width) * item  # which is where no row reaches it
     if lower:
         begin, later, end, longer = edge + item, item, width * item, 0
     else:
         begin, later, end, longer = 0, 0, edge, item
-    rows = FilledRows(height, step, width * item, matrices, apart, begin, later, end, longer)
-    return is_shared(target.nbytes) and is_moved(
-        HOOKS.fill_rows, address_of(target), rows, bytes(item)
-    )
+    return FilledRows(height, step, width * item, matrices, apart, begin, later, end, longer)
 
 
 def copy(target: Any, source: Any) -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import threading
 from array import array
-from functools import cache
+from functools import cache, lru_cache
 
 from adjoint.engine.backends.array.memory.filling import FilledRows
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.runtime.jit import LinkedCode
+from adjoint.engine.backends.llvm.runtime.peeking import quick_address
 from adjoint.engine.backends.llvm.runtime.pool import DriverStep, DriverTable, the_pool
 from adjoint.engine.backends.threads import present_threads
+from adjoint.engine.core.operations.record import HOOKS
 
 PART = 1 << 16  # bytes that are worth a worker: handing it a part takes some microseconds
 LINE = 64  # parts begin at multiples of it, so that each begins with a whole pattern
@@ -312,6 +314,8 @@ class MemoryMoves(threading.local):
         self.fill_rows = DriverTable([DriverStep(code.address("fill_rows"), where)])
         self.copy = DriverTable([DriverStep(code.address("copy"), where)])
         self.join = DriverTable([DriverStep(code.address("join"), where)])
+        if HOOKS.address is None:
+            HOOKS.address = quick_address()  # of arrays to be moved, in a twentieth of the time
 
     def run(self, table: DriverTable, size: int) -> None:
         """Walk one of the tables with as many workers as its bytes are worth."""
@@ -327,6 +331,7 @@ def _code() -> LinkedCode:
 _moves = MemoryMoves()
 
 
+@lru_cache(maxsize=1 << 6)
 def pattern_words(element: bytes) -> array[int]:
     """The byte that all bytes of an element are, or -1, and the pattern of many of it."""
     alike = element.count(element[:1]) == len(element)
