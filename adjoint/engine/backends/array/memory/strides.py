@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from math import prod
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from adjoint.engine.core.layout import format_strides, is_dense, preserve_format
+from adjoint.engine.core.layout import (
+    format_strides,
+    is_dense,
+    ordered_strides,
+    preserve_format,
+)
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.tensor.tensor import unit_strides
 
@@ -64,15 +69,31 @@ def span(shape: Shape, strides: Shape) -> int:
 
 def allocate(xp: Any, shape: Shape, dtype: Any, strides: Shape | None) -> Array:
     """An uninitialised array with the given strides (None: row-major)."""
-    if strides is None or (0 not in shape and strides == contiguous_strides(shape)):
+    if strides is None:
         return xp.empty(shape, dtype)
-    if prod(shape) and is_dense(shape, strides):
-        order = sorted(range(len(shape)), key=lambda d: (-strides[d], -shape[d], d))
-        packed = xp.empty([shape[d] for d in order], dtype)
-        out = packed.transpose(np.argsort(order).tolist())
-        if element_strides(out) == tuple(strides):
-            return out
-    return strided(xp, xp.empty(max(span(shape, strides), 1), dtype), shape, strides)
+    packing = _packing(tuple(shape), tuple(strides))
+    if packing is None:
+        return strided(xp, xp.empty(max(span(shape, strides), 1), dtype), shape, strides)
+    sizes, inverse = packing
+    packed = xp.empty(sizes, dtype)
+    return packed if inverse is None else packed.transpose(inverse)
+
+
+@lru_cache(maxsize=1 << 12)
+def _packing(shape: Shape, strides: Shape) -> tuple[Shape, Shape | None] | None:
+    """Sizes of a row-major array, and the order of dimensions in which it has such strides.
+
+    None where no array without gaps has them.
+    """
+    if 0 not in shape and strides == contiguous_strides(shape):
+        return shape, None
+    if 0 in shape or not is_dense(shape, strides):
+        return None
+    order = sorted(range(len(shape)), key=lambda d: (-strides[d], -shape[d], d))
+    if ordered_strides(shape, order) != strides:
+        return None
+    inverse = sorted(range(len(shape)), key=order.__getitem__)
+    return tuple([shape[d] for d in order]), tuple(inverse)
 
 
 def copy_with(xp: Any, x: Array, strides: Any, dtype: Any = None) -> Array:
