@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.capture.program.layouts import laid_out
 from adjoint.engine.core.layout import elementwise_strides
 from adjoint.engine.tensor.tensor import unit_strides
@@ -27,7 +29,7 @@ def as_operands(kernel: Callable[..., Array]) -> Callable[..., Array]:
 
 def as_first(out: Array, operands: Sequence[Any]) -> Array:
     """A result as its operands lie in memory; where they differ, the first decides."""
-    if out.ndim < 2:
+    if out.ndim < 2 or out.__class__ is not ndarray:
         return out
     places = tuple([place_of(x) for x in operands])
     wanted, strides = _following(out.shape, out.itemsize, places)
