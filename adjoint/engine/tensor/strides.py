@@ -42,6 +42,7 @@ def result_strides(
     places = [
         (tuple(x._array.shape), tuple(x.stride())) if is_tensor(x) else ((), ()) for x in operands
     ]
+    places = [place for place in places if len(place[0]) <= len(shape)]  # others are reduced
     numbers = [n for its, steps in places for n in (*its, *steps)]
     if _INTEGERS.issuperset(map(type, (*shape, *numbers))):
         strides = elementwise_strides(shape, places)
