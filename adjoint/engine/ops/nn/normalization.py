@@ -14,7 +14,7 @@ from adjoint.engine.ops.common.arguments import ints
 from adjoint.engine.ops.common.channels import channels_last, goes_by_channels, images_of_rows
 from adjoint.engine.ops.nn.common import FUNCTIONAL, in_rows, require_floating, widen
 from adjoint.engine.ops.reduce.reduction import SUM, count
-from adjoint.engine.ops.shape.convert import lying_as
+from adjoint.engine.ops.shape.convert import lying_as_images
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -401,7 +401,7 @@ def _group_norm(x: Tensor, *affine: Any, groups: int, eps: float) -> tuple[Tenso
     statistics = MOMENTS(widen(_grouped(x, groups)), dims=_of_group(x))
     standard = _group_standard(x, statistics, groups, eps)
     out = affine_map(standard, affine, per_channel(x)).to(x.dtype)
-    return lying_as(x, out), *statistics
+    return lying_as_images(out, x), *statistics
 
 
 def _channel_sums(
@@ -479,7 +479,7 @@ GROUP_NORM = composite(
     _group_norm_input,
     _group_norm_affine,
     operands=("x", "*affine"),
-    keeps_layout=True,
+    keeps_layout="images",
     by_channels=_group_norm_by_channels,
     outputs=3,
     fragment="composed",
