@@ -46,7 +46,7 @@ def expand(xp: Any, x: Array, shape: Shape) -> Array:
         if xp is np:  # NumPy hands it out read-only, though a write may be fine
             out.flags.writeable = x.flags.writeable
         return out
-    # The same, six times as fast where it can be; a dimension that stays one element keeps its stride.
+    # The same, up to six times as fast; a dimension that stays one element keeps its stride.
     return strided(np, x, shape, broadcast_strides(x.shape, element_strides(x), shape))
 
 
