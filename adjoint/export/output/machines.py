@@ -65,7 +65,7 @@ _OTHERS = [
     ),
     Destination(
         "aarch64", "aarch64-unknown-linux-gnu", "generic", "+neon",
-        CodeMachine(Features(overwrites=True), 128, 32, True, "widened"),
+        CodeMachine(Features(overwrites=True, folds=True), 128, 32, True, "widened"),
         zig="aarch64-linux-musl",
     ),
     Destination(

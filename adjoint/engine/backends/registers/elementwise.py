@@ -23,6 +23,7 @@ from adjoint.engine.backends.registers.math import (
     exponential,
     gamma,
     inverse,
+    known_divisors,
     logarithm,
     power,
     trigonometric,
@@ -223,7 +224,7 @@ def lower_mul(x: V, y: V) -> V:
 lowers(records.SUB, "if")(lambda x, y: x - y)
 lowers(records.NEG, "if")(lambda x: -x)
 lowers(records.ABS, "if")(abs)
-lowers(records.DIV)(lambda x, y: x / y)
+lowers(records.DIV)(known_divisors.quotient)
 lowers(records.SQRT)(lambda x: x.sqrt())
 lowers(records.RSQRT)(lambda x: 1.0 / x.sqrt())
 
@@ -235,7 +236,7 @@ def lower_addcmul(x: V, y: V, z: V, w: V) -> V:
 
 @lowers(records.ADDCDIV)
 def lower_addcdiv(x: V, y: V, z: V, w: V) -> V:
-    return x + w * y / z
+    return x + known_divisors.quotient(w * y, z)
 
 
 @lowers(records.LERP)

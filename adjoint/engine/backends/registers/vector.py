@@ -65,6 +65,7 @@ class Features:
     nan_bounds: bool = True  # a minimum and maximum that keep NaN, as one instruction
     device: bool = False  # remainders of floats, sines and cosines by functions of the device
     overwrites: bool = False  # multiply-add of vectors puts its result where its addend was
+    folds: bool = False  # the least of a vector's 32-bit lanes, as one instruction
 
 
 @dataclass(slots=True)
@@ -472,15 +473,20 @@ def at_least(x: V, low: Number) -> V:
 
 def when_any(mask: V, rare: Callable[[], tuple[V, ...]], usual: tuple[V, ...]) -> tuple[V, ...]:
     """`rare()` in the lanes of the mask, else `usual`; not computed where no lane needs it."""
-    code = mask.code
-    if not code.branching:
+    if not mask.code.branching:
         return _merged(mask, rare(), usual)
+    return either(any_of(mask), lambda: _merged(mask, rare(), usual), usual)
+
+
+def either(found: V, rare: Callable[[], tuple[V, ...]], usual: tuple[V, ...]) -> tuple[V, ...]:
+    """`rare()` in all lanes where `found`, in one lane, is set, else `usual`; by a branch."""
+    code = found.code
     number, before = code.count, code.block
     code.count += 1
-    code.lines.append(f"br i1 {any_of(mask).ref}, label %rare{number}, label %join{number}")
+    code.lines.append(f"br i1 {found.ref}, label %rare{number}, label %join{number}")
     code.block = f"rare{number}"
     code.lines.append(f"{code.block}:")
-    other = _merged(mask, rare(), usual)
+    other = rare()
     code.lines.append(f"br label %join{number}")
     inside, code.block = code.block, f"join{number}"
     code.lines.append(f"{code.block}:")
@@ -507,6 +513,16 @@ def any_of(mask: V) -> V:
     name = f"@llvm.vector.reduce.or.v{mask.lanes}i1"
     code.declarations.add(f"declare i1 {name}({mask.type})")
     return V(code, code.let(f"call i1 {name}({mask.type} {mask.ref})"), "i1", 1)
+
+
+def least_of(x: V) -> V:
+    """The least of a signed integer's lanes, in one lane."""
+    if x.lanes == 1:
+        return x
+    code, bits = x.code, width(x.kind)
+    name = f"@llvm.vector.reduce.smin.v{x.lanes}i{bits}"
+    code.declarations.add(f"declare i{bits} {name}({x.type})")
+    return V(code, code.let(f"call i{bits} {name}({x.type} {x.ref})"), x.kind, 1)
 
 
 def int_max(a: V, b: Operand) -> V:

@@ -33,7 +33,7 @@ def this_machine() -> CodeMachine:
     import platform
 
     if platform.machine().lower() in ("aarch64", "arm64"):
-        return CodeMachine(Features(overwrites=True), 128, 32, by_lane=True)
+        return CodeMachine(Features(overwrites=True, folds=True), 128, 32, by_lane=True)
     from llvmlite import binding
 
     have = binding.get_host_cpu_features()
