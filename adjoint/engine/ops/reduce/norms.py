@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import DType, bool_, float32
+from adjoint.engine.core.dtype import DType, bool_, complex128, float32, float64
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
@@ -153,6 +153,31 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     return p_norm("dist", input - other, p, None, keepdim=False)
 
 
+APART = 1e-7  # added to norms that are divided by, as in PyTorch
+
+
+def _renorm(x: Tensor, ord: float, dims: Dims, maxnorm: float) -> Tensor:
+    size = p_norm("renorm", x, ord, dims, keepdim=True)
+    scale = (maxnorm / (size + APART)).masked_fill((size > maxnorm).logical_not(), 1)
+    return x * scale
+
+
+def _renorm_vjp(g: Tensor, x: Tensor, x_spec: Spec, ord: float, dims: Dims, maxnorm: float) -> Any:
+    """In float64, as PyTorch's: the part along x is what most of the other cancels."""
+    wide = complex128 if x.dtype.is_complex else float64
+    g_wide, x_wide = g.to(wide), x.to(wide)
+    size = P_NORM(x_wide, ord=ord, dims=dims, keepdim=True)
+    along = x_wide.conj() * g_wide
+    pulled = SUM(along.real if x.dtype.is_complex else along, dims=dims, keepdim=True)
+    along = _p_norm_vjp(pulled, x_wide, size, x_spec, ord, dims, True)
+    divisor = size + APART
+    scaled = (g_wide - along / divisor) * (maxnorm / divisor)
+    return scaled.where(size > maxnorm, g_wide).to(g.dtype)
+
+
+RENORM = composite("renorm", _renorm, _renorm_vjp, fragment="composed")
+
+
 @public(method=True, inplace=True, out=True)
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """`input` with each slice along `dim` scaled down to a p-norm of at most `maxnorm`."""
@@ -167,10 +192,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     d = wrap_dim("renorm", dim, input.ndim)
     x = (input.to(float32) if input.dtype.is_half else input).contiguous()  # as PyTorch's lies
     others = tuple(i for i in range(x.ndim) if i != d)
-    size = p_norm("renorm", x, p, others, keepdim=True)
-    # PyTorch's guard against division by zero.
-    scale = (maxnorm / (size + 1e-7)).masked_fill((size > maxnorm).logical_not(), 1)
-    return (x * scale).to(input.dtype)
+    return RENORM(x, ord=float(p), dims=others, maxnorm=float(maxnorm)).to(input.dtype)
 
 
 def _euclidean(x: Tensor, y: Tensor) -> Tensor:
