@@ -28,6 +28,29 @@ def test_integers_sum_in_int64_and_halves_in_float32() -> None:
     assert ad.full((70000,), 2.0, dtype=ad.float16).mean().item() == 2
 
 
+@pytest.mark.parametrize("shape", [(1000003,), (4, 250000), (5, 2000, 7), (4097,), (70001, 2)])
+def test_errors_of_sums_hardly_grow_with_their_length(shape: tuple[int, ...]) -> None:
+    """Of equal terms all roundings go the same way, and a sum one by one is off by thousands."""
+    compiled = ad.compile(lambda x: x.sum())
+    for value in (0.1, 0.7654321, 1e-3):
+        x = np.full(shape, value, np.float32)
+        exact = float(x.flat[0]) * x.size
+        for total in (ad.tensor(x).sum(), compiled(ad.tensor(x))):
+            assert abs(total.item() - exact) <= 32 * 2.0**-24 * exact
+
+
+@pytest.mark.parametrize("size", [1e-30, 3e25, 0.7])
+@pytest.mark.parametrize("ord", [2.0, 3.0, 0.5, -1.5])
+def test_the_norm_of_one_element_is_its_size(ord: float, size: float) -> None:
+    """Neither squared nor raised, so that none is too small or too large; as PyTorch's."""
+    x = ad.tensor([[size], [-size]], requires_grad=True)
+    for norm in (ad.linalg.vector_norm, ad.compile(ad.linalg.vector_norm)):
+        norms = norm(x, ord, dim=1)
+        assert ad.equal(norms, x.detach().abs()[:, 0])
+        (gradient,) = ad.autograd.grad(norms.sum(), x)
+        assert ad.equal(gradient, ad.tensor([[1.0], [-1.0]]))
+
+
 @pytest.mark.parametrize("count", [5, 300, 5000])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_means_norms_and_sums_without_nan_are_rounded_once(dtype: str, count: int) -> None:

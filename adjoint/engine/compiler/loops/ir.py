@@ -107,6 +107,7 @@ class Form:
     tiled: bool = False  # its pieces are a few columns of one row after another
     turned: bool = False  # and it only copies: several rows at a time, square by square
     in_turns: bool = False  # kernels launched together do their first pieces, then their second
+    long: bool = False  # its sums have so many terms that they are split twice
 
     def key(self) -> Any:
         """What tells forms apart; equal ones may differ in the sign of a zero."""

@@ -23,7 +23,7 @@ def _p_norm(x: Tensor, ord: float, dims: Dims, keepdim: bool) -> Tensor:
         return _p_norm(x.to(float32), ord, dims, keepdim).to(x.dtype)
     if ord == 0:
         return SUM(x.ne(0).to(x.dtype.to_real()), dims=dims, keepdim=keepdim)
-    if ord == 1:
+    if ord == 1 or of_single(x.shape, dims):
         return SUM(x.abs(), dims=dims, keepdim=keepdim)
     if isinf(ord):
         size = x.abs()
@@ -34,6 +34,11 @@ def _p_norm(x: Tensor, ord: float, dims: Dims, keepdim: bool) -> Tensor:
     # At zero the root has no derivative; 0 is taken for it.
     zero = total.eq(0)
     return _power(total.masked_fill(zero, 1), 1 / ord).masked_fill(zero, 0 if ord > 0 else inf)
+
+
+def of_single(shape: tuple[int, ...], dims: Dims) -> bool:
+    """Whether norms are of one element each: its size, which no power need leave the range for."""
+    return all(shape[d] == 1 for d in dims)
 
 
 def _power(x: Tensor, exponent: float) -> Tensor:

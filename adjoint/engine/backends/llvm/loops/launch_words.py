@@ -19,6 +19,7 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.backends.llvm.loops.column_sums import STRIP, sums_columns
+from adjoint.engine.backends.llvm.loops.nests import has_long_sums
 from adjoint.engine.backends.llvm.loops.pieces import FEW_LANES, lanes_of, words_of
 from adjoint.engine.backends.llvm.loops.turning import SQUARE, SQUARES
 from adjoint.engine.compiler.loops.ir import (
@@ -50,6 +51,7 @@ def fill_words(step: Launch) -> None:
         spans=spans(step.kernels, lanes),
         tiled=is_tiled(step.kernels),
         turned=is_turned(step.kernels),
+        long=has_long_sums(step.kernels, lanes),
     )
     words: list[Any] = [len(step.kernels), 0]
     first = 0

@@ -2,8 +2,9 @@
 
 Note [sums]
     Rounding errors of a long sum grow with its length. Sums run in blocks of BLOCK turns whose
-    totals are added up, over several lanes at a time and along each dimension: the error of n terms
-    is that of about BLOCK + n / (BLOCK * lanes).
+    totals are added up, over several lanes at a time and along each dimension; where there are more
+    than BLOCKS blocks, so many of them are summed apart, too. The error of n terms is that of about
+    BLOCK + BLOCKS + n / (BLOCK * BLOCKS * lanes), and so large only where all terms are alike.
 
 Note [settled values]
     Where there are several inner dimensions, some of what a nest needs is the same all along the
@@ -12,17 +13,27 @@ Note [settled values]
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.backends.registers.operations import KIND, combine, identity
 from adjoint.engine.backends.registers.vector import V
-from adjoint.engine.compiler.loops.ir import LOAD, POINT, WHOLE, can_fail
+from adjoint.engine.compiler.loops.ir import (
+    LOAD,
+    POINT,
+    REDUCE,
+    WHOLE,
+    Kernel,
+    Op,
+    can_fail,
+)
+from adjoint.engine.graph.sizes.extents import is_undecided
 
 if TYPE_CHECKING:
     from adjoint.engine.backends.llvm.loops.kernels import LoopEmitter
 
-BLOCK = 64  # turns of a loop whose sum is taken apart
+BLOCK = 32  # turns of a loop whose sum is taken apart
+BLOCKS = 64  # of those, whose totals are summed apart
 APART = ("scatter", "random", "require")  # depend on places, or report errors
 Env = dict[int, V]
 Turn = Callable[[str, list[V]], list[V]]
@@ -70,7 +81,7 @@ class LoopNest:
         self.stage, self.stored, self.reductions = stage, stored, reductions
         self.ops = [self.form.ops[k] for k in reductions]
         self.split = self.form.rows and emitter.lanes > 1  # lanes run along an inner dimension
-        self.blocked = any(op.name == "sum" and KIND[op.compute][0][0] == "f" for op in self.ops)
+        self.blocked = has_sums(self.ops)
 
     def write(self, where: dict[int, str]) -> None:
         """The loops, and after them what the reductions amount to."""
@@ -173,10 +184,17 @@ class LoopNest:
         """A loop in blocks that are summed apart, where there are sums (Note [sums])."""
         if not self.blocked:
             return self.blocks.loop(start, stop, step, totals, turn)
+        turn, step = self.apart(stop, step, BLOCK, turn), step * BLOCK
+        if self.form.long:
+            turn, step = self.apart(stop, step, BLOCKS, turn), step * BLOCKS
+        return self.blocks.loop(start, stop, step, totals, turn)
+
+    def apart(self, stop: str, step: int, count: int, turn: Turn) -> Turn:
+        """One turn instead of so many of another, whose sums it takes by themselves."""
         code, ops = self.code, self.ops
 
         def block(i: str, sums: list[V]) -> list[V]:
-            end = code.let(f"add i64 {i}, {step * BLOCK}")
+            end = code.let(f"add i64 {i}, {step * count}")
             short = code.let(f"icmp slt i64 {end}, {stop}")
             end = code.let(f"select i1 {short}, i64 {end}, i64 {stop}")
             names = [op.name for op in ops] * (len(sums) // len(ops))  # for single ones, vectors
@@ -186,7 +204,24 @@ class LoopNest:
             parts = self.blocks.loop(i, end, step, zero, turn)
             return [combine(name, t, p) for name, t, p in zip(names, sums, parts, strict=True)]
 
-        return self.blocks.loop(start, stop, step * BLOCK, totals, block)
+        return block
+
+
+def has_sums(ops: Iterable[Op]) -> bool:
+    """Whether operations have a sum among them that rounds."""
+    return any(
+        op.kind == REDUCE and op.name == "sum" and KIND[op.compute][0][0] == "f" for op in ops
+    )
+
+
+def has_long_sums(kernels: list[Kernel], lanes: int) -> bool:
+    """Whether sums are so long, or may be, that blocks of blocks are summed apart (Note [sums])."""
+    for kernel in kernels:
+        steps = [1] * (len(kernel.inner) - kernel.form.rows) + [lanes] * kernel.form.rows
+        for size, step in zip(kernel.inner, steps, strict=True):
+            if is_undecided(size) or size > step * BLOCK * BLOCKS:
+                return has_sums(kernel.form.ops)
+    return False
 
 
 def fold(name: str, x: V) -> V:

@@ -56,14 +56,14 @@ def sum_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
 def p_norm(xp: Any, x: Array, ord: float, dims: Dims, keepdim: bool) -> Array:
     if x.dtype in _HALVES:  # rounded once; squares of halves overflow where their root would not
         return p_norm(xp, x.astype(np.float32), ord, dims, keepdim).astype(x.dtype)
+    if ord == 1 or (ord and norms.of_single(x.shape, dims)):
+        return sum_(xp, abs(x), dims, keepdim)
     if ord == 2:  # the usual one, in an eighth of the time of its composition
         squares = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
         return xp.sqrt(sum_(xp, squares, dims, keepdim))
     if ord == 0:
         return sum_(xp, (x != 0).astype(abs(x).dtype), dims, keepdim)
     size = abs(x)
-    if ord == 1:
-        return sum_(xp, size, dims, keepdim)
     if isinf(ord):
         extreme = xp.max if ord > 0 else xp.min
         return row_major(xp, extreme(size, axis=dims, keepdims=keepdim) if dims else size)
