@@ -174,9 +174,10 @@ def _renorm_vjp(g: Tensor, x: Tensor, x_spec: Spec, ord: float, dims: Dims, maxn
     size = P_NORM(x_wide, ord=ord, dims=dims, keepdim=True)
     along = x_wide.conj() * g_wide
     pulled = SUM(along.real if x.dtype.is_complex else along, dims=dims, keepdim=True)
-    along = _p_norm_vjp(pulled, x_wide, size, x_spec, ord, dims, True)
+    pushed = _p_norm_vjp(pulled, x_wide, size, x_spec, ord, dims, True)
+    assert pushed is not None  # as it is for an order of 0, which is refused
     divisor = size + APART
-    scaled = (g_wide - along / divisor) * (maxnorm / divisor)
+    scaled = (g_wide - pushed / divisor) * (maxnorm / divisor)
     return scaled.where(size > maxnorm, g_wide).to(g.dtype)
 
 

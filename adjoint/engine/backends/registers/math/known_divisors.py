@@ -86,8 +86,8 @@ def _reaches(x: V, least: float) -> bool:
 
 
 def _inverse_of(y: V) -> InverseParts | None:
-    if type(y.number) not in (int, float, bool):  # a number of sizes is not known yet
-        return None
+    if y.number is None or type(y.number) not in (int, float, bool):
+        return None  # a number of sizes is not known yet
     try:
         number = float(y.number)
     except OverflowError:
