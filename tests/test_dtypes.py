@@ -296,3 +296,19 @@ def test_halves_accumulate_in_float32() -> None:
         assert (x @ x).item() == 4096
     small = ad.full((1000,), 1e-3, dtype=ad.float16)
     np.testing.assert_allclose(small.sum().item(), 1.0, rtol=2e-3)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_every_float16_rounds_to_the_nearest_bfloat16(repeated: bool) -> None:
+    words = np.arange(1 << 16, dtype=np.uint16)
+    numbers = words.view(np.float16)
+    with np.errstate(invalid="ignore"):
+        bits = numbers.astype(np.float32).view(np.uint32).astype(np.int64)
+    nearest = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    x = ad.tensor(numbers)
+    x = x.expand(3, -1) if repeated else x
+    got = x.to(ad.bfloat16).view(ad.int16).numpy().view(np.uint16)
+    got = got[2] if repeated else got
+    nan = np.isnan(numbers)
+    assert np.array_equal(got[~nan], nearest[~nan])
+    assert x.to(ad.bfloat16).isnan().numpy().sum() == nan.sum() * (3 if repeated else 1)

@@ -22,6 +22,9 @@ Array = Any
 Shape = tuple[int, ...]
 
 
+THROUGH_FLOAT32 = (("float64", "float16"), ("float16", "bfloat16"))
+
+
 @lowers(convert.CAST)
 def cast(xp: Any, x: Array, dtype: DType) -> Array:
     old, new = DTYPE_OF[x.dtype], NUMPY_OF[dtype]
@@ -33,8 +36,9 @@ def cast(xp: Any, x: Array, dtype: DType) -> Array:
             return to_float8(xp, x.real if old.is_complex else x, new)
     if old.is_complex and not dtype.is_complex and dtype.name != "bool":
         x = x.real
-    if old.name == "bfloat16" or (old.name == "float64" and dtype.name == "float16"):
-        x = widened(xp, x, np.float32)  # as PyTorch goes, in two roundings
+    # As PyTorch goes, in two roundings; of float16 in one, in a tenth of the time.
+    if old.name == "bfloat16" or (old.name, dtype.name) in THROUGH_FLOAT32:
+        x = widened(xp, x, np.float32)
     if dtype.name == "uint8" and x.dtype.kind == "f":
         x = widened(xp, x, np.int64)  # so that what is out of range wraps around
     return copy_with(xp, x, "same", new)
