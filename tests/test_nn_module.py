@@ -166,6 +166,71 @@ def test_backward_hooks_find_the_gradients_of_parameters() -> None:
     assert seen == [("2", [False] * 2), ("1", []), ("0", [False] * 2), ("", [False] * 4)]
 
 
+class _Pair(nn.Module):
+    """Two results, of which programs may use one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w, self.b = (nn.Parameter(ad.ones(2)) for _ in range(2))
+
+    def forward(self, x: ad.Tensor) -> tuple[ad.Tensor, ad.Tensor]:
+        return x * self.w, x + self.b
+
+
+def test_hooked_modules_give_unused_parameters_no_gradient() -> None:
+    pair, log = _Pair(), []
+    pair.register_full_backward_hook(lambda m, i, o: log.append(("after", o[1])))
+    pair.register_full_backward_pre_hook(lambda m, o: log.append(("before", o[1])))
+    used, _ = pair(ad.ones(2, requires_grad=True))
+    used.grad_fn.register_prehook(lambda grads: log.append(("node", grads[1])))
+    used.sum().backward()
+    assert pair.w.grad is not None
+    assert pair.b.grad is None
+    assert log == [("node", None), ("before", None), ("after", None)]
+
+
+def test_leaves_used_also_where_no_gradient_comes_arrive_in_time() -> None:
+    """Edges of operations that are not run count as done, in the order of operations."""
+    pair, log = _Pair(), []
+    pair.register_full_backward_hook(lambda m, i, o: log.append("module"))
+    pair.b.register_hook(lambda g: log.append("b"))
+    x = ad.ones(2, requires_grad=True)
+    x.register_hook(lambda g: log.append("x"))
+    late, _ = pair(pair(x)[1])
+    late.sum().backward()
+    assert log == ["module", "b", "module", "x"]
+
+
+def test_hooks_where_no_input_wants_a_gradient_warn() -> None:
+    layer, seen = nn.Linear(2, 1), []
+    layer.register_full_backward_hook(lambda m, i, o: seen.append(i))
+    out = layer(ad.ones(1, 2)).sum()
+    with pytest.warns(UserWarning, match="no inputs require gradients"):
+        out.backward()
+    assert seen == [(None,)]
+
+
+def test_hooks_see_what_was_asked_for_alone() -> None:
+    """A `Function` may give gradients that nobody wanted."""
+
+    class Both(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: ad.Tensor, y: ad.Tensor) -> ad.Tensor:
+            return x + y
+
+        @staticmethod
+        def backward(ctx: Any, g: ad.Tensor) -> Any:
+            return g, g
+
+    leaves = [ad.ones(2, requires_grad=True) for _ in range(3)]
+    inner = leaves[1] * 2
+    log: list[str] = []
+    for name, t in zip(("x", "y", "z", "inner"), [*leaves, inner], strict=True):
+        t.register_hook(lambda g, name=name: log.append(name))
+    ad.autograd.grad(Both.apply(Both.apply(leaves[0], leaves[2]), inner).sum(), leaves[0])
+    assert log == ["x"]
+
+
 def test_a_step_in_a_hook_needs_one_gradient_at_a_time() -> None:
     """Gradients that hooks set to None are gone before those of earlier layers are made."""
     net = nn.Sequential(*[nn.Linear(2, 2) for _ in range(4)])

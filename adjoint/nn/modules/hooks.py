@@ -192,10 +192,10 @@ class BackwardHooks:
         marked, self.output_places, node = _mark(given)
         if node is None:
             return result
-        node.register_prehook(self._gradient_entered)
+        node.register_hook(self._gradient_entered)
         return marked[0] if single else marked
 
-    def _gradient_entered(self, grads: tuple[Any, ...]) -> Any:
+    def _gradient_entered(self, _: Any, grads: tuple[Any, ...]) -> Any:
         full = _spread(self.output_places, grads, self.outputs)
         for hook in self.pre_hooks:
             replaced = hook(self.module, full)
@@ -203,6 +203,11 @@ class BackwardHooks:
                 full = self._checked(replaced, self.outputs, "grad_output")
         self.grad_outputs = full
         if self.input_places is None:
+            warnings.warn(
+                "Full backward hook is firing when gradients are computed with respect to module "
+                "outputs since no inputs require gradients.",
+                stacklevel=2,
+            )
             blank = (None,) * self.inputs
             for hook in self.hooks:
                 replaced = hook(self.module, blank, full)
@@ -214,7 +219,7 @@ class BackwardHooks:
                         "return None or None for all gradients."
                     )
             self.grad_outputs = None
-        return tuple(full[i] for i in self.output_places) if self.pre_hooks else None
+        return tuple(full[i] for i in self.output_places)
 
     def _gradient_left(self, grads: tuple[Any, ...], _: Any) -> Any:
         if self.grad_outputs is None:

@@ -24,6 +24,7 @@ from adjoint.engine.autodiff.tape.accumulate import (
     claim_shared,
 )
 from adjoint.engine.autodiff.tape.early import EARLY_LEAVES, NODES_AFTER_LEAVES
+from adjoint.engine.autodiff.tape.kinks import KINKS, edges_with_zeros
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
 from adjoint.engine.autodiff.tape.pieces import Pieces, piece_of
 from adjoint.engine.core.operations.record import is_tensor
@@ -82,14 +83,16 @@ def running_for_targets() -> bool:
     return _ACTIVE.depth > 0
 
 
-def edges_to_early_leaves(
+def edges_before_leaves(
     roots: Sequence[tuple[Edge, Any]], keep: set[BackwardNode] | None
-) -> dict[int, int]:
-    """By id of each leaf that wants its gradient early: how many edges lead there.
+) -> dict[Any, int]:
+    """How many edges lead to each leaf that wants its gradient early (by id), and to each node.
 
     Where a run is for chosen tensors, `keep` has the nodes on the ways to them, which alone run.
+    Empty where no leaf does.
     """
-    counts: dict[int, int] = {}
+    leaves: dict[int, int] = {}
+    nodes: dict[Any, int] = {}
     seen: set[BackwardNode] = set()
     every_leaf = False
     stack = [e[0] for e, _ in roots if isinstance(e[0], BackwardNode)]
@@ -102,13 +105,15 @@ def edges_to_early_leaves(
         for edge in node.edges:
             if edge is None:
                 continue
-            if isinstance(edge[0], BackwardNode):
-                stack.append(edge[0])
-            else:
-                counts[id(edge[0])] = counts.get(id(edge[0]), 0) + 1
-    if every_leaf:
-        return counts
-    return {leaf: count for leaf, count in counts.items() if leaf in EARLY_LEAVES}
+            target = edge[0]
+            if not isinstance(target, BackwardNode):
+                leaves[id(target)] = leaves.get(id(target), 0) + 1
+            elif keep is None or target in keep:
+                nodes[target] = nodes.get(target, 0) + 1
+                stack.append(target)
+    if not every_leaf:
+        leaves = {leaf: count for leaf, count in leaves.items() if leaf in EARLY_LEAVES}
+    return {**leaves, **nodes} if leaves else {}
 
 
 class Backward:
@@ -136,9 +141,12 @@ class Backward:
         self.buffers: dict[BackwardNode, list[Any]] = {}
         self.queue: list[tuple[int, BackwardNode]] = []
         self.keep: set[BackwardNode] = set()
+        self.seen_by_hooks: set[Any] = set()  # nodes whose cotangents hooks are shown
         self.autocast = CONTEXT.autocast
         # By id: the leaf, its gradient so far, whether that is a sum made here.
         self.leaves: dict[int, tuple[Tensor, Any, bool]] = {}
+        self.arrived: set[int] = set()  # leaves, by id, while there are kinks
+        self.zeros: dict[Edge, None] = {}  # edges behind them: Note [kinks]
 
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> None:
         """Propagate from the roots; then what was to be called after the outermost run."""
@@ -162,6 +170,7 @@ class Backward:
             self.propagate(roots)
             return
         self.keep = reaching([e for e, _ in roots], targets, self.nodes)
+        self.seen_by_hooks = self.keep | self.nodes | {e[0] for e, _ in roots}
         _ACTIVE.depth += 1
         try:
             self.propagate(roots)
@@ -173,15 +182,18 @@ class Backward:
         self.send([e for e, _ in roots], [g for _, g in roots])
         queue, buffers, level, retain = self.queue, self.buffers, self.level, self.retain_graph
         simple = self.is_simple()
-        early = {}
+        early: dict[Any, int] = {}
         if EARLY_LEAVES or NODES_AFTER_LEAVES:
-            early = edges_to_early_leaves(roots, None if self.targets is None else self.keep)
+            early = edges_before_leaves(roots, None if self.targets is None else self.keep)
         capture = CONTEXT.capture
         apart = self.targets is None and not CONTEXT.anomaly and self.joins_pieces
         apart = apart and capture is None and level is None
         apart = apart and not (CONTEXT.grad_enabled or CONTEXT.levels)
         while queue:
             node = heappop(queue)[1]
+            if early and node not in buffers:
+                self.count_edges(node, early)
+                continue
             if capture is not None:
                 capture.passes(node)
             grads = buffers.pop(node)
@@ -193,7 +205,7 @@ class Backward:
                 if piece is not None:
                     self.send(node.edges, (piece,))
                     if early:
-                        self.arrive_early(node.edges, early)
+                        self.count_edges(node, early)
                     continue
             if LISTENERS and capture is None:
                 results = self.run_heard(node, grads)
@@ -207,10 +219,15 @@ class Backward:
                 claim_shared(results)
             self.send(node.edges, results)
             if early:
-                self.arrive_early(node.edges, early)
+                self.count_edges(node, early)
         while self.leaves:  # a hook may have put new ones there
             leaf, grad, _ = self.leaves.pop(next(iter(self.leaves)))
             self.arrive(leaf, grad)
+        if KINKS:
+            self.zeros = edges_with_zeros(roots)
+            for leaf, _ in self.zeros:
+                if is_tensor(leaf) and id(leaf) not in self.arrived:
+                    self.arrive(leaf, leaf.new_zeros(leaf.shape))
 
     def is_simple(self) -> bool:
         """Whether a node without hooks is asked for all its results as it is."""
@@ -278,14 +295,28 @@ class Backward:
             total = buffer[nr]
             buffer[nr] = grad if total is None else self.sum(total, grad)
 
-    def arrive_early(self, edges: Sequence[Edge | None], left: dict[int, int]) -> None:
-        """Count edges that have been gone along; a leaf with none left has its whole gradient."""
-        for edge in edges:
-            if edge is None or id(edge[0]) not in left:
+    def count_edges(self, node: BackwardNode, left: dict[Any, int]) -> None:
+        """Count the edges of a node that has run; a leaf with none left has its whole gradient.
+
+        A node that has none left and no cotangent does not run; its turn comes all the same, for
+        its edges to be counted.
+        """
+        for edge in node.edges:
+            if edge is None:
                 continue
-            left[id(edge[0])] -= 1
-            if not left[id(edge[0])] and id(edge[0]) in self.leaves:
-                leaf, grad, _ = self.leaves.pop(id(edge[0]))
+            target = edge[0]
+            key = target if isinstance(target, BackwardNode) else id(target)
+            count = left.get(key)
+            if count is None:
+                continue
+            left[key] = count - 1
+            if count != 1:
+                continue
+            if key is target:
+                if target not in self.buffers:
+                    heappush(self.queue, (-target.sequence, target))
+            elif key in self.leaves:
+                leaf, grad, _ = self.leaves.pop(key)
                 self.arrive(leaf, grad)
 
     def send_leaf(self, leaf: Any, grad: Any) -> None:
@@ -304,6 +335,8 @@ class Backward:
         """Run a node that has hooks, or of which only some results are wanted."""
         extra = node.extra
         needed = None
+        if self.targets is not None and node not in self.seen_by_hooks:
+            return ()  # a `Function` gave more than was wanted
         # As in PyTorch: a target on the way to another is seen before its hooks change it.
         if self.targets is not None and node in self.keep:
             self.capture(node, grads)
@@ -356,18 +389,20 @@ class Backward:
 
     def arrive(self, leaf: Tensor, grad: Any) -> None:
         """A leaf's total: hooks, then accumulation or capture."""
+        if KINKS:
+            self.arrived.add(id(leaf))
         if grad.__class__ is Pieces:
             grad = self.whole(grad)
+        edge = (leaf, 0)
+        if self.targets is not None and edge not in self.targets:
+            return
         meta = leaf._grad_meta
         if meta is not None and meta.hooks:
             for hook in tuple(meta.hooks.values()):
                 replaced = self.ask(hook, grad)
                 grad = grad if replaced is None else replaced
             grad = claim(grad)  # a hook may have kept it
-        edge = (leaf, 0)
         if self.targets is not None:
-            if edge not in self.targets:
-                return
             self.gradients[edge] = grad
         if not self.accumulate:
             return

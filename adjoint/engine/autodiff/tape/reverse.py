@@ -256,10 +256,8 @@ def grad(
         level=None,
     )
     pull = _run_batched if is_grads_batched else _run
-    results = [
-        gradient_of(t, g)
-        for t, g in zip(chosen, pull(run, roots, grads, edges, create_graph), strict=True)
-    ]
+    pulled = pull(run, roots, grads, chosen, edges, create_graph)
+    results = [gradient_of(t, g) for t, g in zip(chosen, pulled, strict=True)]
     if materialize_grads:
         results = [
             t.new_zeros(t.shape) if g is None else g for t, g in zip(chosen, results, strict=True)
@@ -294,15 +292,35 @@ def _carry_out(run: Backward, roots: list[Any], grads: list[Any], create_graph: 
         CONTEXT.grad_enabled = before
 
 
+def _pulled(run: Backward, chosen: list[Any], edges: list[Edge]) -> list[Any]:
+    """What arrived at each place; zeros behind a kink (Note [kinks]), None where nothing did."""
+    return [
+        t.new_zeros(t.shape)
+        if e not in run.gradients and e in run.zeros and is_tensor(t) and t.layout is strided
+        else run.gradients.get(e)
+        for t, e in zip(chosen, edges, strict=True)
+    ]
+
+
 def _run(
-    run: Backward, roots: list[Any], grads: list[Any], edges: list[Edge], create_graph: bool
+    run: Backward,
+    roots: list[Any],
+    grads: list[Any],
+    chosen: list[Any],
+    edges: list[Edge],
+    create_graph: bool,
 ) -> list[Any]:
     _carry_out(run, roots, grads, create_graph)
-    return [run.gradients.get(e) for e in edges]
+    return _pulled(run, chosen, edges)
 
 
 def _run_batched(
-    run: Backward, roots: list[Any], grads: list[Any], edges: list[Edge], create_graph: bool
+    run: Backward,
+    roots: list[Any],
+    grads: list[Any],
+    chosen: list[Any],
+    edges: list[Edge],
+    create_graph: bool,
 ) -> list[Any]:
     """`grads` have one more dimension in front: a batch of cotangents, pulled back at once."""
     sizes = {g.shape[0] for g in grads if g is not None}
@@ -314,7 +332,7 @@ def _run_batched(
     with entered(VmapLevel(next_depth(), sizes.pop(), "error"), grad_enabled=create_graph) as level:
         wrapped = [None if g is None else level.wrap_payload(g) for g in grads]
         run.run(_roots(roots, wrapped))
-        pulled = [run.gradients.get(e) for e in edges]
+        pulled = _pulled(run, chosen, edges)
         return [
             g if g is None else payload(g) if g._storage.level is level else level.lift(g)
             for g in pulled

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from adjoint.engine.autodiff.tape import tape_plan as kinds
+from adjoint.engine.autodiff.tape.kinks import behind_kink
 from adjoint.engine.autodiff.tape.node import SEQUENCE, BackwardNode, Edge, TapeNode, edge_of
 from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
 from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
@@ -297,6 +298,23 @@ class RecordNode(TapeNode):
         return None if code >= 0 else -1 - code
 
 
+class KinkedNode(RecordNode):
+    """An operation whose gradient by its first operand does not change with it: Note [kinks]."""
+
+    __slots__ = ()
+
+    def apply(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        results = super().apply(grads, needed, level)
+        operand, grad = self.edges[0], results[0]
+        if not CONTEXT.grad_enabled or CONTEXT.levels or level is not None:
+            return results
+        if operand is None or grad is None:
+            return results
+        return [behind_kink(grad, operand), *results[1:]]
+
+
 def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> None:
     """Record an operation on the tape if any operand's gradient is wanted."""
     edges: list[Edge | None] = []
@@ -320,7 +338,8 @@ def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], ou
     try:
         plan = record.tape[key]
     except KeyError:
-        plan = plan_for(record, key, len(operands), len(outs) if many else 1, RecordNode)
+        node_class = KinkedNode if record.kinked else RecordNode
+        plan = plan_for(record, key, len(operands), len(outs) if many else 1, node_class)
     if plan is None:
         return
     results = outs if many else (outs,)

@@ -125,6 +125,9 @@ class Record:
 
     # What passes and compilers ask about it; a lowering is a row of a backend's own table.
     linear: bool = False  # in all its operands jointly
+    # Its gradient by its first operand does not change with it, but at kinks: a second derivative
+    # is zeros (Note [kinks]).
+    kinked: bool = False
     cost: str = "cheap"  # of an element: "free", "cheap", "slow" (one instruction), "function"
     rounding: str = ""  # "exact", "arithmetic", "sum", "product", "function" (Note [tolerance])
     running: bool = False  # element by element along its parameter `dim`

@@ -103,6 +103,7 @@ RELU = elementwise(
     "relu",
     lambda out: out != 0,
     accepts="if",
+    kinked=True,
     check=_refuse_bool,
     rounding="exact",
     fragment="computed",
@@ -120,6 +121,7 @@ PRELU = composite(
     lambda x, y: WHERE(x > 0, x, x * y),
     lambda g, x, y: WHERE(x > 0, g, g * y),
     _prelu_slopes,
+    kinked=True,
     keeps_layout=True,
     fragment="computed",
 )
@@ -225,6 +227,7 @@ HARDSHRINK = composite(
     lambda x, lambd: _shrunk(x, x, lambd),
     _shrunk,
     operands=("x",),
+    kinked=True,
     keeps_layout=True,
     fragment="computed",
 )

@@ -126,6 +126,7 @@ MAX_POOL: Record = primitive(
     _infer_max,
     _max_vjp,
     jvp=_max_jvp,
+    kinked=True,
     batched_params=lambda params, size: params,
     keeps_layout="images",
     by_channels=_max_by_channels,

@@ -22,6 +22,7 @@ LEAKY_RELU = activation(
     "leaky_relu",
     lambda x, slope: WHERE(x > 0, x, x * slope),
     lambda g, x, slope: WHERE(x > 0, g, g * slope),
+    kinked=True,
 )
 
 
@@ -36,6 +37,7 @@ HARDTANH = activation(
     "hardtanh",
     _hardtanh_of,
     lambda g, x, low, high: filled(g, (x <= low) | (x >= high), 0),
+    kinked=True,
 )
 HARDSIGMOID = activation(
     "hardsigmoid",
@@ -59,6 +61,7 @@ SOFTSHRINK = activation(
     "softshrink",
     lambda x, lambd: filled(x - x.sign() * lambd, (x >= -lambd) & (x <= lambd), 0),
     lambda g, x, lambd: filled(g, (x >= -lambd) & (x <= lambd), 0),
+    kinked=True,
 )
 
 

@@ -1,0 +1,87 @@
+"""Gradients that do not change with what they were computed from, and yet lead back to it.
+
+Note [kinks]
+    The gradient of a `relu` by its input is a constant on either side of the kink: differentiated
+    once more by that input it is zero, which the rules say by computing nothing. PyTorch hands out
+    zeros there: `autograd.grad` of a gradient penalty by an input or a bias that only activations
+    come between must not be told that it was not used. So a gradient made for a further derivative
+    is put behind a `KinkNode`, which has an edge to the operand along which nothing is sent. Once
+    a run is over, what is reached along such edges and along no others is given zeros: none are
+    made, added or multiplied on the way there, and hooks of what lies on it are not called.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode, edge_of
+from adjoint.engine.tensor.tensor import Tensor, alias
+
+
+class KinkNode(BackwardNode):
+    """Passes a cotangent on as it is; its second edge leads to what has a derivative of zeros."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        return "AliasBackward0"
+
+    @property
+    def repeatable(self) -> bool:
+        return self.extra is None
+
+    def apply(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        return grads[0], None
+
+
+# All there are: without any, no run looks for them.
+KINKS: weakref.WeakSet[KinkNode] = weakref.WeakSet()
+
+
+def behind_kink(grad: Tensor, operand: Edge) -> Tensor:
+    """A gradient that leads back to the operand it belongs to."""
+    node = KinkNode((edge_of(grad), operand), 1)
+    KINKS.add(node)
+    out = alias(grad)
+    out._node, out._nr, out._requires_grad = node, 0, True
+    return out
+
+
+def edges_with_zeros(roots: Sequence[tuple[Edge, Any]]) -> dict[Edge, None]:
+    """The edges that lie behind a kink on some way from the roots, in order."""
+    found: dict[Edge, None] = {}
+    stack = [e[0] for e, _ in roots if isinstance(e[0], BackwardNode)]
+    seen: set[BackwardNode] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.__class__ is KinkNode:
+            found[node.edges[1]] = None  # type: ignore[index]
+        stack += [e[0] for e in node.edges if e is not None and isinstance(e[0], BackwardNode)]
+    stack = [edge[0] for edge in found if isinstance(edge[0], BackwardNode)]
+    seen.clear()
+    while stack:
+        node = stack.pop()
+        if node in seen or isinstance(node, ErrorNode):
+            continue
+        seen.add(node)
+        for edge in derived(node):
+            found[edge] = None
+            if isinstance(edge[0], BackwardNode):
+                stack.append(edge[0])
+    return found
+
+
+def derived(node: BackwardNode) -> list[Edge]:
+    """A node's edges to operands that it has a derivative by."""
+    plan = getattr(node, "plan", None)
+    edges = node.edges
+    if plan is not None and plan.joint is None:
+        edges = [edges[step.position] for step in plan.steps]
+    return [edge for edge in edges if edge is not None]
