@@ -19,6 +19,7 @@ from adjoint.engine.core.errors import DTypeError as DTypeError
 from adjoint.engine.core.errors import DTypeTypeError as DTypeTypeError
 from adjoint.engine.core.errors import DTypeValueError as DTypeValueError
 from adjoint.engine.core.errors import FileError as FileError
+from adjoint.engine.core.errors import FileFormatError as FileFormatError
 from adjoint.engine.core.errors import LinAlgError as LinAlgError
 from adjoint.engine.core.errors import OutOfMemoryError as OutOfMemoryError
 from adjoint.engine.core.errors import ShapeError as ShapeError
@@ -36,6 +37,7 @@ __all__ = [
     "DTypeValueError",
     "DeviceError",
     "FileError",
+    "FileFormatError",
     "LinAlgError",
     "OutOfMemoryError",
     "ShapeError",

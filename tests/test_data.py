@@ -226,6 +226,11 @@ def longer_than_said() -> None:
     list(loader)
 
 
+def test_a_length_asked_for_while_reading_is_no_promise() -> None:
+    """`list` asks for it once it has the iterator: no warning, as in PyTorch."""
+    assert len(list(DataLoader(LyingStream()))) == 3
+
+
 WARNS: dict[str, tuple[str, Callable[[], Any]]] = {
     "split": ("index 1 is 0", lambda: random_split(range(1), [0.9, 0.1])),
     "workers": ("worker processes", lambda: DataLoader(range(4), num_workers=1 << 20)),

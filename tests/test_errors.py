@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import warnings
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -48,6 +50,13 @@ CASES: dict[str, tuple[Any, type[Exception], str]] = {
         "index: index 7 is out of bounds",
     ),
     "bincount": (lambda: ad.bincount(ad.tensor([-1])), RuntimeError, "non-negative"),
+    "bincount of fractions": (lambda: ad.bincount(ad.ones(2)), NotImplementedError, "integral"),
+    "memory of a number": (lambda: ad.ones(2).set_(3), TypeError, "tensor or a storage"),
+    "no file of ours": (
+        lambda: ad.load(io.BytesIO(b"xx")),
+        UnpicklingError,
+        "not a file that save",
+    ),
     "fill with a word": (lambda: ad.full((2,), "a"), TypeError, "must be Number, not str"),
     "fill with nothing": (lambda: ad.full((2,), None), TypeError, "must be Number, not NoneType"),
     "no tensor": (lambda: ad.nonzero(1), TypeError, "must be Tensor, not int"),

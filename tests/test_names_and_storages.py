@@ -147,6 +147,7 @@ def test_storages_are_made_written_and_copied() -> None:
     assert (storage.tolist(), other.tolist()) == ([0, 7, 0, 0], [2, 2, 2, 2])
     assert storage.copy_(other).tolist() == [2, 2, 2, 2]
     assert ad.UntypedStorage([1, 2]).tolist() == [1, 2]
+    assert repr(other) == " 2\n 2\n 2\n 2\n[adjoint.storage.UntypedStorage(device=cpu) of size 4]"
     x = ad.zeros(2)
     before = x._version
     x.untyped_storage().fill_(0)
@@ -228,6 +229,12 @@ def test_names_of_what_is_compiled_in_pytorch() -> None:
     assert forward_ad._current_level == -1
     with forward_ad.dual_level():
         assert forward_ad._current_level == 0
+
+
+def test_lines_of_complex_numbers_are_as_long_as_pytorchs() -> None:
+    z = ad.full((7,), 1.5 + 1500j)
+    rows = ["1.5000+1500.j, " * 4 + "1.5000+1500.j,", "1.5000+1500.j, 1.5000+1500.j"]
+    assert repr(z) == "tensor([" + "\n        ".join(rows) + "])"
 
 
 def test_a_class_of_ones_own_prints_by_its_name() -> None:

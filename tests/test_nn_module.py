@@ -210,6 +210,11 @@ def test_hooks_where_no_input_wants_a_gradient_warn() -> None:
     assert seen == [(None,)]
 
 
+def test_instance_norms_of_other_channels_warn() -> None:
+    with pytest.warns(UserWarning, match="num_features"):
+        nn.InstanceNorm1d(3)(ad.randn(2, 4, 5))
+
+
 def test_hooks_see_what_was_asked_for_alone() -> None:
     """A `Function` may give gradients that nobody wanted."""
 

@@ -32,6 +32,8 @@ class LoaderIterator:
 
     def _begin(self, position: Position) -> None:
         self._position = position
+        # As it was stated before: `list(loader)` asks for it afterwards, and takes what comes.
+        self._stated = self._loader._IterableDataset_len_called
         self._base_seed = random_seed(self._loader.generator)
         self._indices = iter(self._loader._index_sampler)
         # The order is drawn again from the start, without fetching; of a stream, by fetching.
@@ -60,7 +62,7 @@ class LoaderIterator:
     next = __next__
 
     def _check_length(self) -> None:
-        expected = self._loader._IterableDataset_len_called
+        expected = self._stated
         if self._stream and expected is not None and self._position.batches > expected:
             message = (
                 f"Length of IterableDataset {self._loader.dataset} was reported to be {expected} "

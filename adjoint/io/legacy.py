@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.core.device import CPU
-from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.errors import FileError, FileFormatError
 from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.tensor.memory import TypedStorage
 from adjoint.engine.tensor.meta import META
@@ -88,7 +88,7 @@ class LegacyReader:
                 raise
             magic = None
         if type(magic) is not int or magic != MAGIC:
-            raise FileError(
+            raise FileFormatError(
                 f"load: {self.source} is not a file that save wrote (no zip archive, no magic "
                 "number): another format, or damaged"
             )

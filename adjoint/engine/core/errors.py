@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from os.path import basename, dirname
+from pickle import UnpicklingError
 from types import CodeType, FrameType
 
 _PACKAGE = dirname(dirname(dirname(__file__)))
@@ -83,6 +84,10 @@ class AcceleratorError(AdjointError, RuntimeError):
 
 class FileError(AdjointError, RuntimeError):
     """A file is damaged, or asks for what reading it may not do."""
+
+
+class FileFormatError(FileError, UnpicklingError):
+    """A file is not one that `save` wrote."""
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -34,6 +34,12 @@ def _holders(storage: Storage) -> tuple[list[Tensor], list[UntypedStorage]]:
     return tensors, handles
 
 
+def listed_in_lines(storage: Any, kind: str) -> str:
+    """A storage as PyTorch writes it: an element a line, then what it is."""
+    elements = "\n ".join(map(str, storage))
+    return f" {elements}\n[adjoint.storage.{kind} of size {storage.size()}]"
+
+
 class UntypedStorage:
     """The bytes behind a tensor, shared by all its views; a number of new ones, or those given.
 
@@ -238,7 +244,7 @@ class UntypedStorage:
         return hash(self._storage)
 
     def __repr__(self) -> str:
-        return f"<UntypedStorage of {self.nbytes()} bytes on {self.device}>"
+        return listed_in_lines(self, f"UntypedStorage(device={self.device})")
 
 
 class TypedStorage(UntypedStorage):
@@ -371,8 +377,7 @@ class TypedStorage(UntypedStorage):
     __hash__ = UntypedStorage.__hash__
 
     def __repr__(self) -> str:
-        kind = f"TypedStorage of {self.size()} elements of {self.dtype.name}"
-        return f"<{kind} on {self.device}>"
+        return listed_in_lines(self, f"TypedStorage(dtype={self.dtype}, device={self.device})")
 
 
 CONVERSIONS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
@@ -358,8 +359,15 @@ class _InstanceNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         alone = input.ndim == self.ranks[0]  # one sample, without a batch dimension
+        dim = 0 if alone else 1
         if self.affine:
-            self._check_channels(input, 0 if alone else 1, ValueError)
+            self._check_channels(input, dim, ValueError)
+        elif input.shape[dim] != self.num_features:
+            warnings.warn(
+                f"input's size at dim={dim} does not match num_features ({self.num_features}), "
+                f"which is not used because affine=False: received {tuple(input.shape)}",
+                stacklevel=2,
+            )
         x = input.unsqueeze(0) if alone else input
         out = F.instance_norm(
             x,

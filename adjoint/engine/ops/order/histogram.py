@@ -61,7 +61,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         tensor([1, 0, 2])
     """
     if input.ndim != 1 or input.dtype.is_inexact or input.dtype.name == "bool":
-        raise RuntimeError(
+        unlike = NotImplementedError if input.dtype.is_inexact else RuntimeError
+        raise unlike(
             "bincount: only supports 1-d non-negative integral inputs, received "
             f"{input.dtype.name} with {input.ndim} dimensions"
         )

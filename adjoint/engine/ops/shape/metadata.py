@@ -90,6 +90,10 @@ def set_(
     if source is None:
         source = self.new_empty((0,))
     if not is_tensor(source):
+        if not hasattr(source, "_storage"):
+            raise TypeError(
+                f"set_: expected a tensor or a storage, received {type(source).__name__}"
+            )
         source = _whole(source, self)
     if source.dtype is not self.dtype:
         raise DTypeError(

@@ -119,7 +119,7 @@ class _ComplexFormatter:
 
     def __init__(self, values: list[complex]) -> None:
         self.real = _Formatter([v.real for v in values], floating=True)
-        self.imag = _Formatter([abs(v.imag) for v in values], floating=True)
+        self.imag = _Formatter([v.imag for v in values], floating=True)
         self.width = self.real.width + self.imag.width + 1
 
     def __call__(self, v: complex) -> str:
@@ -146,8 +146,7 @@ def _leaves(nested: Any, elide: bool) -> list[Any]:
 
 
 def _vector(values: list[Any], indent: int, elide: bool, fmt: Formatter) -> str:
-    extra = 3 if isinstance(fmt, _ComplexFormatter) else 2
-    per_line = max(1, (OPTIONS.linewidth - indent) // (fmt.width + extra))
+    per_line = max(1, (OPTIONS.linewidth - indent) // (fmt.width + 2))
     items = [" ..." if i is None else fmt(values[i]) for i in _edges(len(values), elide)]
     lines = [items[i : i + per_line] for i in range(0, len(items), per_line)] or [[]]
     return "[" + (",\n" + " " * (indent + 1)).join(", ".join(line) for line in lines) + "]"
