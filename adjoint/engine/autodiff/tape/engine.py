@@ -24,7 +24,7 @@ from adjoint.engine.autodiff.tape.accumulate import (
     claim_shared,
 )
 from adjoint.engine.autodiff.tape.early import EARLY_LEAVES, NODES_AFTER_LEAVES
-from adjoint.engine.autodiff.tape.kinks import KINKS, edges_with_zeros
+from adjoint.engine.autodiff.tape.kinks import KINKS, KinkNode, edges_behind
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
 from adjoint.engine.autodiff.tape.pieces import Pieces, piece_of
 from adjoint.engine.core.operations.record import is_tensor
@@ -145,7 +145,9 @@ class Backward:
         self.autocast = CONTEXT.autocast
         # By id: the leaf, its gradient so far, whether that is a sum made here.
         self.leaves: dict[int, tuple[Tensor, Any, bool]] = {}
-        self.arrived: set[int] = set()  # leaves, by id, while there are kinks
+        # Leaves, by id, that have their gradient; None where there are no kinks to look behind.
+        self.arrived: set[int] | None = set() if KINKS else None
+        self.kinks: list[KinkNode] = []  # that have run
         self.zeros: dict[Edge, None] = {}  # edges behind them: Note [kinks]
 
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> None:
@@ -181,7 +183,7 @@ class Backward:
         """Node after node, then the leaves."""
         self.send([e for e, _ in roots], [g for _, g in roots])
         queue, buffers, level, retain = self.queue, self.buffers, self.level, self.retain_graph
-        simple = self.is_simple()
+        simple, looks = self.is_simple(), self.arrived is not None
         early: dict[Any, int] = {}
         if EARLY_LEAVES or NODES_AFTER_LEAVES:
             early = edges_before_leaves(roots, None if self.targets is None else self.keep)
@@ -197,6 +199,8 @@ class Backward:
             if capture is not None:
                 capture.passes(node)
             grads = buffers.pop(node)
+            if looks and node.__class__ is KinkNode:
+                self.kinks.append(node)  # type: ignore[arg-type]
             if apart:
                 for nr, grad in enumerate(grads):
                     if grad.__class__ is Pieces:
@@ -223,8 +227,8 @@ class Backward:
         while self.leaves:  # a hook may have put new ones there
             leaf, grad, _ = self.leaves.pop(next(iter(self.leaves)))
             self.arrive(leaf, grad)
-        if KINKS:
-            self.zeros = edges_with_zeros(roots)
+        if self.arrived is not None:
+            self.zeros = edges_behind(self.kinks)
             for leaf, _ in self.zeros:
                 if is_tensor(leaf) and id(leaf) not in self.arrived:
                     self.arrive(leaf, leaf.new_zeros(leaf.shape))
@@ -389,7 +393,7 @@ class Backward:
 
     def arrive(self, leaf: Tensor, grad: Any) -> None:
         """A leaf's total: hooks, then accumulation or capture."""
-        if KINKS:
+        if self.arrived is not None:
             self.arrived.add(id(leaf))
         if grad.__class__ is Pieces:
             grad = self.whole(grad)

@@ -51,21 +51,11 @@ def behind_kink(grad: Tensor, operand: Edge) -> Tensor:
     return out
 
 
-def edges_with_zeros(roots: Sequence[tuple[Edge, Any]]) -> dict[Edge, None]:
-    """The edges that lie behind a kink on some way from the roots, in order."""
-    found: dict[Edge, None] = {}
-    stack = [e[0] for e, _ in roots if isinstance(e[0], BackwardNode)]
-    seen: set[BackwardNode] = set()
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.__class__ is KinkNode:
-            found[node.edges[1]] = None  # type: ignore[index]
-        stack += [e[0] for e in node.edges if e is not None and isinstance(e[0], BackwardNode)]
+def edges_behind(kinks: Sequence[KinkNode]) -> dict[Edge, None]:
+    """The edges that lie behind kinks, in order."""
+    found: dict[Edge, None] = {node.edges[1]: None for node in kinks}  # type: ignore[misc]
     stack = [edge[0] for edge in found if isinstance(edge[0], BackwardNode)]
-    seen.clear()
+    seen: set[BackwardNode] = set()
     while stack:
         node = stack.pop()
         if node in seen or isinstance(node, ErrorNode):

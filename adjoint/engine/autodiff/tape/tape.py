@@ -306,10 +306,10 @@ class KinkedNode(RecordNode):
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
     ) -> Sequence[Any]:
-        results = super().apply(grads, needed, level)
-        operand, grad = self.edges[0], results[0]
+        results = RecordNode.apply(self, grads, needed, level)
         if not CONTEXT.grad_enabled or CONTEXT.levels or level is not None:
             return results
+        operand, grad = self.edges[0], results[0]
         if operand is None or grad is None:
             return results
         return [behind_kink(grad, operand), *results[1:]]
