@@ -309,7 +309,7 @@ class Backward:
             if edge is None:
                 continue
             target = edge[0]
-            key = target if isinstance(target, BackwardNode) else id(target)
+            key: Any = target if isinstance(target, BackwardNode) else id(target)
             count = left.get(key)
             if count is None:
                 continue
