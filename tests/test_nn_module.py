@@ -218,7 +218,7 @@ def test_instance_norms_of_other_channels_warn() -> None:
 def test_hooks_see_what_was_asked_for_alone() -> None:
     """A `Function` may give gradients that nobody wanted."""
 
-    class Both(ad.autograd.Function):
+    class GivesMore(ad.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: ad.Tensor, y: ad.Tensor) -> ad.Tensor:
             return x + y
@@ -232,7 +232,7 @@ def test_hooks_see_what_was_asked_for_alone() -> None:
     log: list[str] = []
     for name, t in zip(("x", "y", "z", "inner"), [*leaves, inner], strict=True):
         t.register_hook(lambda g, name=name: log.append(name))
-    ad.autograd.grad(Both.apply(Both.apply(leaves[0], leaves[2]), inner).sum(), leaves[0])
+    ad.autograd.grad(GivesMore.apply(GivesMore.apply(leaves[0], leaves[2]), inner).sum(), leaves[0])
     assert log == ["x"]
 
 

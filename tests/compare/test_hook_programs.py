@@ -71,7 +71,7 @@ class HookProgram:
     def module(self) -> Any:
         lib, numbers = self.lib, self.numbers
 
-        class Scale(lib.nn.Module):  # type: ignore[misc]
+        class HookedScale(lib.nn.Module):  # type: ignore[misc]
             def __init__(self) -> None:
                 super().__init__()
                 rows = (numbers.uniform(0.3, 1.5, 3).tolist() for _ in range(2))
@@ -80,7 +80,7 @@ class HookProgram:
             def forward(self, x: Any) -> Any:
                 return (x * self.w).sin() + self.b
 
-        made, name = Scale(), f"module {len(self.modules)}"
+        made, name = HookedScale(), f"module {len(self.modules)}"
         self.modules.append(made)
         for key, p in made.named_parameters():
             self.watch_leaf(p, f"{name} {key}")
@@ -97,7 +97,7 @@ class HookProgram:
     def function(self, a: Any, b: Any) -> Any:
         log = self.log
 
-        class Product(self.lib.autograd.Function):  # type: ignore[misc]
+        class LoggedProduct(self.lib.autograd.Function):  # type: ignore[misc]
             @staticmethod
             def forward(ctx: Any, a: Any, b: Any) -> Any:
                 ctx.save_for_backward(a, b)
@@ -109,7 +109,7 @@ class HookProgram:
                 log.append(("function", value(g)))
                 return g * b, g * a
 
-        return Product.apply(a, b)
+        return LoggedProduct.apply(a, b)
 
     def operate(self, kind: str, a: Any, b: Any) -> Any:
         lib = self.lib

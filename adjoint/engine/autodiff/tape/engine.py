@@ -200,7 +200,7 @@ class Backward:
                 capture.passes(node)
             grads = buffers.pop(node)
             if looks and node.__class__ is KinkNode:
-                self.kinks.append(node)  # type: ignore[arg-type]
+                self.kinks.append(node)
             if apart:
                 for nr, grad in enumerate(grads):
                     if grad.__class__ is Pieces:
