@@ -106,6 +106,7 @@ class _Outward(Backward):
     """A backward run that stops at everything older than the trace, hooks and all."""
 
     joins_pieces = False
+    sends_zeros = True
 
     def __init__(self, start: int, *, create_graph: bool, stops: Collection[Edge]) -> None:
         super().__init__(

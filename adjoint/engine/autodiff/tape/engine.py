@@ -121,6 +121,8 @@ class Backward:
 
     # A run that stops at chosen edges takes cotangents there itself, each of them whole.
     joins_pieces = True
+    # One that ends where nobody knows the shapes sends zeros along all that lies behind a kink.
+    sends_zeros = False
 
     def __init__(
         self,
@@ -200,6 +202,9 @@ class Backward:
                 capture.passes(node)
             grads = buffers.pop(node)
             if looks and node.__class__ is KinkNode:
+                if self.sends_zeros:
+                    self.send(node.edges, (grads[0], grads[0].new_zeros(grads[0].shape)))
+                    continue
                 self.kinks.append(node)
             if apart:
                 for nr, grad in enumerate(grads):
