@@ -15,7 +15,7 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.llvm.runtime import library
-from adjoint.engine.core.operations.record import REGISTRY
+from adjoint.engine.core.operations.record import HOOKS, REGISTRY
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.graph.eager import kept_kinds, recorded
 from adjoint.engine.graph.eager.fragment import Unfit

@@ -10,7 +10,8 @@ from adjoint.engine.ops.create.creation import full
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import GroupNorm, LayerNorm
-from adjoint.nn.modules.batchnorm import _BatchNorm, _InstanceNorm
+from adjoint.nn.modules.batchnorm import _BatchNorm
+from adjoint.nn.modules.instancenorm import _InstanceNorm
 from adjoint.nn.modules.module import Module
 from adjoint.vision.ops.boxes import _upcast as _upcast
 
