@@ -85,6 +85,20 @@ def lies_by_channels(x: Place) -> bool:
     return 1 in x.shape[1:3] or x.strides[1] == x.shape[2] * x.strides[2]
 
 
+def with_groups_in_runs(x: Place) -> Place:
+    """Groups whose elements lie at one constant step, as groups of one channel of so many rows."""
+    step, length = 1, 1
+    for n, stride in zip(x.shape[:1:-1], x.strides[:1:-1], strict=True):
+        if n == 1:
+            continue
+        if length == 1:
+            step = stride
+        elif stride != step * length:
+            return x
+        length *= n
+    return Place(x.buffer, (*x.shape[:2], 1, length), (*x.strides[:2], 1, step), x.offset)
+
+
 def parts_source(x: Place, cut: ImageParts, aligned: bool) -> str:
     """The first kernel: a mean and a sum of squares for each sample, part and channel."""
     wide = 1 + sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides, strict=True)) >= SMALL
@@ -180,13 +194,15 @@ def steps(
             place = row_major(room, out.shape)
             copies.append(copy_step(setting.target, place, out, MOMENTS.name))
         outs.append(place)
-    if node.params["dims"][0] and not lies_by_channels(x):
+    grouped = node.params["dims"][0] != 0
+    x = with_groups_in_runs(x) if grouped else x
+    if grouped and not lies_by_channels(x):
         place = row_major(
             PlannedBuffer(ARENA, x.buffer.dtype, prod(x.shape), name="grouped"), x.shape
         )
         copied = copy_step(setting.target, x, place, MOMENTS.name)
         return [copied, *steps(setting, node, [place], results)]
-    cut = ImageParts(x, grouped=node.params["dims"][0] != 0)
+    cut = ImageParts(x, grouped)
     shape = (cut.samples * cut.parts, cut.channels)
     partial = [
         row_major(PlannedBuffer(ARENA, float32, prod(shape), name="parts"), shape) for _ in "ab"
