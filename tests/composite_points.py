@@ -373,6 +373,11 @@ GENERAL = [
     ),
     Row("ctc_loss", _ctc, (SEQUENCE, (SEQUENCE[0] * 300,))),
     Row(
+        "renorm",
+        lambda lib, x: x.renorm(2, 0, 1.5),
+        ((np.array([[3.0, 4.0], [0.3, -0.4], [1.2, 0.9]]),), (np.array([[1e3, 0.0], [2.0, 1.0]]),)),
+    ),
+    Row(
         "cosine_similarity",
         _f(NN + "cosine_similarity", 1),
         (*((p[0], p[0][::-1].copy()) for p in SPREAD), (SPREAD[0][0] * 0, SPREAD[0][0] * 0)),

@@ -14,6 +14,7 @@ from adjoint.engine.ops.elementwise.condition import WHERE, filled
 from adjoint.engine.ops.elementwise.exponential import sigmoid
 from adjoint.engine.ops.elementwise.trigonometric import tanh
 from adjoint.engine.ops.nn.common import BOTH, FUNCTIONAL, apply, in_float32, require_floating
+from adjoint.engine.ops.shape.join import cat
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -259,7 +260,19 @@ def celu_function(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 # -- gates and ratios ---------------------------------------------------------------------------
 
-GLU = activation("glu", lambda x, dim: x.chunk(2, dim)[0] * x.chunk(2, dim)[1].sigmoid())
+
+def _glu(x: Tensor, dim: int) -> Tensor:
+    value, gate = x.chunk(2, dim)
+    return value * gate.sigmoid()
+
+
+def _glu_vjp(g: Tensor, x: Tensor, dim: int) -> Tensor:
+    value, gate = x.chunk(2, dim)
+    opened = gate.sigmoid()
+    return cat([g * opened, g * value * opened * (1 - opened)], dim)
+
+
+GLU = activation("glu", _glu, _glu_vjp)
 
 
 def _softsign_vjp(g: Tensor, x: Tensor) -> Tensor:
