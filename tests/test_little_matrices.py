@@ -121,7 +121,7 @@ def test_little_cofactors_are_those_of_singular_values() -> None:
         others = np.stack([np.prod(np.delete(s, k, 1), 1) for k in range(n)], 1)
         turn = (np.linalg.det(u) * np.linalg.det(vh))[:, None, None]
         np.testing.assert_allclose(
-            cofactors.by_minors(x), turn * (u * others[:, None]) @ vh, atol=1e-12
+            cofactors.by_minors(np, x), turn * (u * others[:, None]) @ vh, atol=1e-12
         )
 
 

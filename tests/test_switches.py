@@ -53,6 +53,7 @@ READERS: dict[str, Callable[[], Any]] = {
     "backends.cuda.enable_flash_sdp": lambda: ad.backends.cuda.flash_sdp_enabled(),
     "backends.cuda.enable_mem_efficient_sdp": lambda: ad.backends.cuda.mem_efficient_sdp_enabled(),
     "backends.cuda.enable_cudnn_sdp": lambda: ad.backends.cuda.cudnn_sdp_enabled(),
+    "backends.mha.set_fastpath_enabled": lambda: ad.backends.mha.get_fastpath_enabled(),
     "backends.cuda.enable_math_sdp": lambda: ad.backends.cuda.math_sdp_enabled(),
     "backends.cuda.allow_fp16_bf16_reduction_math_sdp": (
         lambda: ad.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()

@@ -1,11 +1,10 @@
-"""PyTorch's switch for the quick path of attention layers in evaluation.
-
-There is one path here, so both settings compute the same; the setting is kept for who asks.
-"""
+"""PyTorch's switch for the quick path of attention layers in evaluation: there is one path here."""
 
 from __future__ import annotations
 
-_ENABLED = [True]
+from adjoint.engine.core.state.switches import get, put
+
+_NAME = "backends.mha.set_fastpath_enabled"
 
 
 def get_fastpath_enabled() -> bool:
@@ -14,9 +13,9 @@ def get_fastpath_enabled() -> bool:
     >>> get_fastpath_enabled()
     True
     """
-    return _ENABLED[0]
+    return bool(get(_NAME))
 
 
 def set_fastpath_enabled(value: bool) -> None:
-    """Keep the setting."""
-    _ENABLED[0] = value
+    """Allow a quick path, which there is not; forbidding it is no change."""
+    put(_NAME, bool(value))

@@ -118,7 +118,7 @@ def restored_later(
     return block()
 
 
-def write_code(graph: Graph, root: str) -> PythonCode:
+def write_code(graph: Any, root: str) -> PythonCode:
     """The source of a graph's `forward`; `root` is what it calls its module."""
     return _Writer(graph, root).write()
 

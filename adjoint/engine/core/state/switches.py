@@ -88,6 +88,7 @@ SWITCHES: dict[str, Switch] = {
     "backends.cuda.enable_mem_efficient_sdp": Switch(True, ATTENTION, (False,)),
     "backends.cuda.enable_cudnn_sdp": Switch(True, ATTENTION, (False,)),
     "backends.cuda.enable_math_sdp": Switch(True, ATTENTION),
+    "backends.mha.set_fastpath_enabled": Switch(True, ATTENTION, (False,)),
     "_dynamo.config.accumulated_cache_size_limit": Switch(256, COMPILER),
     "_dynamo.config.accumulated_recompile_limit": Switch(256, COMPILER),
     "_dynamo.config.allow_rnn": Switch(False, COMPILER),

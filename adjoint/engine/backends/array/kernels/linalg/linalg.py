@@ -179,8 +179,8 @@ def cofactor(xp: Any, x: Array) -> Array:
     """conj(det) x^-H; through singular values where x is (nearly) singular, which is exact."""
     if 0 in x.shape:
         return x.copy()
-    if xp is np and x.shape[-1] <= cofactors.MOST:
-        return cofactors.by_minors(x)
+    if x.shape[-1] <= cofactors.MOST:
+        return cofactors.by_minors(xp, x)
     if xp is np and (out := cofactors.by_inverse(x)) is not None:
         return out
     finite = xp.isfinite(x).all(axis=(-2, -1), keepdims=True)  # others have no singular values
