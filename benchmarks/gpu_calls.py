@@ -60,6 +60,7 @@ class Operands:
         self.eights = tuple(self.on(x).to(framework.float8_e4m3fn) for x in rng.standard_normal(
             (2, 4096, 4096)).astype(np.float32))  # fmt: skip
         self.factors = self.x[:, :1].abs().repeat(4, 1), self.x[:1].abs().repeat(1, 4)
+        self.windows = self.on(rng.standard_normal((1024, 49, 288)).astype(np.float32))
         self.bins = self.on(np.linspace(-3, 3, 101, dtype=np.float32))
 
     def on(self, array: Any) -> Any:
@@ -75,6 +76,12 @@ def with_gradient(call: Call, name: str) -> Call:
         return o.framework.autograd.grad(out.sum(), leaf)[0]
 
     return run
+
+
+def by_windows(o: Operands, x: Any) -> Any:
+    """Attention of 3 heads within windows of 7 x 7, as its formula says."""
+    q, k, v = x.to(o.framework.bfloat16).unflatten(-1, (3, 3, 32)).permute(2, 0, 3, 1, 4)
+    return (q @ k.transpose(-2, -1) * 32**-0.5).softmax(-1) @ v
 
 
 def distribution(name: str) -> Call:
@@ -155,6 +162,14 @@ CALLS: dict[str, Call] = {
     "quantile": lambda o: o.x.quantile(0.3, -1),
     "cumsum": lambda o: o.x.cumsum(-1),
     "cumsum long": lambda o: o.u.reshape(-1).cumsum(0),
+    "cumsum of channels": lambda o: o.images.cumsum(1),
+    "cumsum of channels gradient": with_gradient(lambda o, x: x.cumsum(1), "images"),
+    "glu of channels gradient": with_gradient(lambda o, x: o.functional.glu(x, 1), "images"),
+    "attention by windows": lambda o: by_windows(o, o.windows),
+    "attention by windows gradient": with_gradient(by_windows, "windows"),
+    "det of little matrices gradient": with_gradient(
+        lambda o, x: o.linalg.det(x.reshape(-1, 4, 4)), "square"
+    ),
     "cummax": lambda o: o.x.cummax(-1)[0],
     "logcumsumexp": lambda o: o.x.logcumsumexp(-1),
     "diff": lambda o: o.x.diff(),
