@@ -52,16 +52,21 @@ class Stored:
         return self.shown
 
     def settle(self) -> None:
-        """Give the storage that `typed` handed out its memory, now that the tensors are there."""
-        if self.shown is None:
+        """Give the storage that `typed` handed out its memory, now that the tensors are there.
+
+        It knows what it was read by, which then forgets it: what hold one another would keep all
+        that was loaded until Python looks for cycles.
+        """
+        shown, self.shown = self.shown, None
+        if shown is None:
             return
-        self.shown.device = self.device
+        shown.device = self.device
         if self.device is META:
-            self.shown._storage = Storage(None, payload=int(self.flat.nbytes))
+            shown._storage = Storage(None, payload=int(self.flat.nbytes))
             return
         if self._root is None:
             self._root = wrap(self._moved(self.flat))
-        self.shown._storage = self._root._storage
+        shown._storage = self._root._storage
 
     def _moved(self, flat: Array) -> Array:
         return flat if self.device is CPU else transfer(flat, self.device)

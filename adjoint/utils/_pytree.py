@@ -479,24 +479,30 @@ def tree_flatten_with_path(
     >>> tree_flatten_with_path({"a": (1, 2)})[0]
     [((MappingKey(key='a'), SequenceKey(idx=0)), 1), ((MappingKey(key='a'), SequenceKey(idx=1)), 2)]
     """
-    stops, leaves = _stops(is_leaf), list[tuple[tuple[Any, ...], Any]]()
-
-    def walk(node: Any, path: tuple[Any, ...]) -> None:
-        kind = _get_node_type(node)
-        if stops(node) or kind not in SUPPORTED_NODES:
-            leaves.append((path, node))
-            return
-        keyed = SUPPORTED_NODES[kind].flatten_with_keys_fn
-        if keyed is None:
-            raise ValueError(
-                f"Did not find a flatten_with_keys_fn for type: {kind}. Pass one to "
-                "register_pytree_node."
-            )
-        for key, child in keyed(node)[0]:
-            walk(child, (*path, key))
-
-    walk(tree, ())
+    leaves: list[tuple[tuple[Any, ...], Any]] = []
+    _walk_keyed(leaves, tree, (), _stops(is_leaf))
     return leaves, tree_flatten(tree, is_leaf)[1]
+
+
+def _walk_keyed(
+    leaves: list[tuple[tuple[Any, ...], Any]],
+    node: Any,
+    path: tuple[Any, ...],
+    stops: Callable[[Any], bool],
+) -> None:
+    """Append the leaves of `node`, which is at `path`, each with its keys (Note [no cycles])."""
+    kind = _get_node_type(node)
+    if stops(node) or kind not in SUPPORTED_NODES:
+        leaves.append((path, node))
+        return
+    keyed = SUPPORTED_NODES[kind].flatten_with_keys_fn
+    if keyed is None:
+        raise ValueError(
+            f"Did not find a flatten_with_keys_fn for type: {kind}. Pass one to "
+            "register_pytree_node."
+        )
+    for key, child in keyed(node)[0]:
+        _walk_keyed(leaves, child, (*path, key), stops)
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[tuple[Any, ...], Any]]:

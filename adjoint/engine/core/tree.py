@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import inspect
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
@@ -173,40 +173,47 @@ _NO_MORE = object()
 def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
     """The tree of the given structure holding `leaves`, as many as it has."""
     supply = iter(leaves)
-
-    def build(node: TreeDef) -> Any:
-        if node.kind is None:
-            leaf = next(supply, _NO_MORE)
-            if leaf is _NO_MORE:
-                raise ValueError(f"unflatten: fewer leaves than the {structure.num_leaves} wanted")
-            return leaf
-        children = [build(c) for c in node.children]
-        if type(node.extra) is ObjectParts:
-            return remade(node.kind, node.keys, children, node.extra)
-        if node.kind in (dict, OrderedDict):
-            return node.kind(zip(node.keys, children, strict=True))
-        if node.kind is defaultdict:
-            return defaultdict(node.extra, zip(node.keys, children, strict=True))
-        if node.kind is deque:
-            return deque(children, node.extra)
-        if node.kind in (list, tuple):
-            return node.kind(children)
-        if node.kind in REGISTERED:
-            return REGISTERED[node.kind][1](children, node.extra)
-        if _by_class(node):
-            return node.kind(*children)
-        if isinstance(node.kind, type) and issubclass(node.kind, tuple):
-            return _named_tuple(node.kind, node.keys, children)
-        if isinstance(node.kind, type) and dataclasses.is_dataclass(node.kind):
-            return _instance(node.kind, zip(node.keys, children, strict=True))
-        if node.keys:
-            return node.kind(**dict(zip(node.keys, children, strict=True)))
-        return node.kind(*children)
-
-    tree = build(structure)
+    tree = _built(structure, supply, structure)
     if next(supply, _NO_MORE) is not _NO_MORE:
         raise ValueError(f"unflatten: more leaves than the {structure.num_leaves} wanted")
     return tree
+
+
+# Note [no cycles]
+#     A function that is defined inside another and calls itself is held by its own cell: with all
+#     that it names, tensors say, it stays until Python looks for cycles, and has it look more
+#     often. What every call runs is therefore a function of the module, or a loop.
+
+
+def _built(node: TreeDef, supply: Iterator[Any], whole: TreeDef) -> Any:
+    """The tree of `node`, a part of the structure `whole`, of leaves taken from `supply`."""
+    if node.kind is None:
+        leaf = next(supply, _NO_MORE)
+        if leaf is _NO_MORE:
+            raise ValueError(f"unflatten: fewer leaves than the {whole.num_leaves} wanted")
+        return leaf
+    children = [_built(c, supply, whole) for c in node.children]
+    if type(node.extra) is ObjectParts:
+        return remade(node.kind, node.keys, children, node.extra)
+    if node.kind in (list, tuple):
+        return node.kind(children)
+    if node.kind in (dict, OrderedDict):
+        return node.kind(zip(node.keys, children, strict=True))
+    if node.kind is defaultdict:
+        return defaultdict(node.extra, zip(node.keys, children, strict=True))
+    if node.kind is deque:
+        return deque(children, node.extra)
+    if node.kind in REGISTERED:
+        return REGISTERED[node.kind][1](children, node.extra)
+    if _by_class(node):
+        return node.kind(*children)
+    if isinstance(node.kind, type) and issubclass(node.kind, tuple):
+        return _named_tuple(node.kind, node.keys, children)
+    if isinstance(node.kind, type) and dataclasses.is_dataclass(node.kind):
+        return _instance(node.kind, zip(node.keys, children, strict=True))
+    if node.keys:
+        return node.kind(**dict(zip(node.keys, children, strict=True)))
+    return node.kind(*children)
 
 
 def _by_class(node: TreeDef) -> bool:
@@ -248,26 +255,29 @@ def matched(
     ValueError: trees differ at ['b']: tuple of 2 expected, list of 2 received
     """
     leaves: list[Any] = []
-
-    def visit(wanted: TreeDef, node: Any, path: str) -> None:
-        stop = (wanted.kind is None and deeper) or (is_leaf is not None and is_leaf(node))
-        parts = None if stop else split(node, _by_class(wanted))
-        if wanted.kind is None and parts is None:
-            leaves.append(node)
-            return
-        kind, keys, children = (None, (), []) if parts is None else parts[:3]
-        alike = kind is wanted.kind or (kind in DICTS and wanted.kind in DICTS)
-        if not alike or len(children) != len(wanted.children) or set(keys) != set(wanted.keys):
-            raise ValueError(
-                f"trees differ at {path or 'the root'}: {_in_words(wanted.kind, wanted)} expected, "
-                f"{_in_words(kind, TreeDef(kind, keys, tuple(children)))} received"
-            )
-        named = dict(zip(keys, children, strict=True)) if keys else dict(enumerate(children))
-        for step, child in zip(wanted.keys or range(len(children)), wanted.children, strict=True):
-            visit(child, named[step], path + _step(kind, step))
-
-    visit(structure, tree, "")
+    _match(leaves, structure, tree, "", deeper, is_leaf)
     return leaves
+
+
+def _match(
+    leaves: list[Any], wanted: TreeDef, node: Any, path: str, deeper: bool, is_leaf: IsLeaf | None
+) -> None:
+    """Append the leaves of `node`, which is at `path`, in the order of the structure `wanted`."""
+    stop = (wanted.kind is None and deeper) or (is_leaf is not None and is_leaf(node))
+    parts = None if stop else split(node, _by_class(wanted))
+    if wanted.kind is None and parts is None:
+        leaves.append(node)
+        return
+    kind, keys, children = (None, (), []) if parts is None else parts[:3]
+    alike = kind is wanted.kind or (kind in DICTS and wanted.kind in DICTS)
+    if not alike or len(children) != len(wanted.children) or set(keys) != set(wanted.keys):
+        raise ValueError(
+            f"trees differ at {path or 'the root'}: {_in_words(wanted.kind, wanted)} expected, "
+            f"{_in_words(kind, TreeDef(kind, keys, tuple(children)))} received"
+        )
+    named = dict(zip(keys, children, strict=True)) if keys else dict(enumerate(children))
+    for step, child in zip(wanted.keys or range(len(children)), wanted.children, strict=True):
+        _match(leaves, child, named[step], path + _step(kind, step), deeper, is_leaf)
 
 
 def _step(kind: Any, step: Any) -> str:

@@ -146,14 +146,17 @@ def multiply_chain(name: str, tensors: Sequence[Tensor]) -> Tensor:
                 "multiplied. Neighbours must agree in their inner size."
             )
     split = chain_order([tensors[0].shape[0], *(t.shape[1] for t in tensors)])
+    return _product(tensors, split, 0, len(tensors) - 1)
 
-    def multiply(i: int, j: int) -> Tensor:
-        if i == j:
-            return tensors[i]
-        k = split[i][j]
-        return MATMUL(multiply(i, k), multiply(k + 1, j))
 
-    return multiply(0, len(tensors) - 1)
+def _product(
+    tensors: Sequence[Tensor], split: Sequence[Sequence[int]], first: int, last: int
+) -> Tensor:
+    """The product of some neighbours, cut where `split` says (Note [no cycles])."""
+    if first == last:
+        return tensors[first]
+    k = split[first][last]
+    return MATMUL(_product(tensors, split, first, k), _product(tensors, split, k + 1, last))
 
 
 @public(out=True)
