@@ -16,6 +16,7 @@ from adjoint.engine.graph.eager import recorded_updates, updates
 from adjoint.engine.graph.eager.updates import UPDATES
 from adjoint.optim import large_parameters
 from adjoint.profiler import profile
+from tests.compiling_anew import recorded_anew
 
 optim = ad.optim
 RULES: dict[str, Callable[..., Any]] = {
@@ -119,8 +120,7 @@ def test_rules_found_on_disk_are_those_recorded(
     assert not recordings
     assert all(rule.is_unrecorded for rules in UPDATES.by_kind.values() for rule in rules or ())
     UPDATES.forget()
-    with monkeypatch.context() as patch:
-        patch.setattr(HOOKS, "find_operation", lambda *_: None)
+    with recorded_anew():
         want = train(RULES[name], 1, monkeypatch, ad.float32, 0)
     assert recordings
     for mine, theirs in zip(got, want, strict=True):
