@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from math import inf, nan
+from math import fsum, inf, nan, prod
 from typing import Any
 
 import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.backends.array.kernels.reduce.reduction import sum_
 
 
 def test_results_are_named() -> None:
@@ -37,6 +38,32 @@ def test_errors_of_sums_hardly_grow_with_their_length(shape: tuple[int, ...]) ->
         exact = float(x.flat[0]) * x.size
         for total in (ad.tensor(x).sum(), compiled(ad.tensor(x))):
             assert abs(total.item() - exact) <= 32 * 2.0**-24 * exact
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [((1000, 2), 0), ((70, 29), 0), ((4, 100, 5), 1), ((100, 3, 5), (0, 2)), ((3, 90, 7), (0, 1))],
+)
+def test_sums_of_few_columns_are_as_exact_as_those_of_rows(
+    shape: tuple[int, ...], dims: int | tuple[int, ...], dtype: Any
+) -> None:
+    """Natively and by NumPy alone, with the same bits; of memory in any order and with gaps."""
+    axes = (dims,) if isinstance(dims, int) else dims
+    count = prod(shape[d] for d in axes)
+    for value in (0.1, 0.7654321):
+        x = np.full(shape, value, dtype)
+        exact = fsum([float(x.flat[0].real)] * count)
+        gaps = ad.tensor(np.repeat(x, 2, axis=-1))[..., ::2]
+        behind = ad.tensor(np.ascontiguousarray(x.T)).permute(*reversed(range(x.ndim)))
+        for given in (ad.tensor(x), gaps, behind):
+            plain = sum_(np, given.numpy(), axes, keepdim=False)
+            for _ in range(4):  # of calls alike only later ones are native
+                total = given.sum(dims)
+                assert np.array_equal(total.numpy(), plain)
+                assert total.is_contiguous()
+            assert np.all(abs(plain - exact) <= 6 * np.finfo(dtype).eps * exact)
+            assert ad.equal(given.sum(dims, keepdim=True).flatten(), total.flatten())
 
 
 @pytest.mark.parametrize("size", [1e-30, 3e25, 0.7])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.kernels.reduce.reduction import in_series, kept_first
 from adjoint.engine.backends.array.kernels.shape.views import follow
 from adjoint.engine.backends.llvm.runtime.ufuncs import inner_loop_of
 from adjoint.engine.backends.llvm.small.rows import (
@@ -239,6 +240,13 @@ def write_sum(w: RowWriter, out: Array, x: Spot, dims: tuple[int, ...], keepdim:
         wide = w.copy(x, w.scratch(x.array, np.float32))
         total = reduce(w, np.add, wide, dims, keepdim, _NOTHING)
         return w.copy(total, w.scratch(total.array, x.array.dtype))
+    if x.array.dtype.char in "fd" and in_series(x.array, dims):
+        whole = reduced_shape(x.array.shape, dims, keepdim)
+        moved = x.seen(x.array.transpose(kept_first(x.array.ndim, dims)))
+        rows = w.copy(moved, w.scratch(np.empty(moved.array.shape, x.array.dtype)))
+        last = (*range(x.array.ndim - len(dims), x.array.ndim),)
+        total = reduce(w, np.add, rows, last, False, _NOTHING)
+        return total.seen(total.array.reshape(whole))
     return reduce(w, np.add, x, dims, keepdim, _NOTHING)
 
 

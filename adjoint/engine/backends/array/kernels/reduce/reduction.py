@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from math import isinf, isqrt
 from typing import Any
 
@@ -22,6 +23,7 @@ _empty = np.empty
 _HALVES = frozenset(NUMPY_OF[d] for d in DTYPES if d.is_half)
 FEW = 1 << 11  # elements of which a copy costs less than to convert them in pieces
 # NumPy's own `max`, `min`, `all` and `any` come to these by three calls of Python.
+_TOTAL: Any = np.add.reduce
 _LARGEST: Any = np.maximum.reduce
 _LEAST: Any = np.minimum.reduce
 _EACH: Any = np.logical_and.reduce
@@ -41,6 +43,9 @@ def sum_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
             return row_major(xp, xp.add.reduce(x, dims, keepdims=keepdim)[...].astype(half))
         total = xp.sum(x, axis=dims, keepdims=keepdim, dtype=np.float32)
         return row_major(xp, total.astype(x.dtype))
+    if x.size > SERIES and xp is np and x.dtype.kind in "fc" and in_series(x, dims):
+        rows = turned(x, dims)
+        return _TOTAL(rows, -1).reshape(reduced_shape(x.shape, dims, keepdim))
     if x.size > LONG and xp is np and x.dtype.itemsize <= 8 and x.dtype.kind in "fc":
         longest = max((e for e in dims if e != x.ndim - 1), key=x.shape.__getitem__, default=None)
         if longest is not None and x.shape[longest] > LONG:
@@ -71,6 +76,27 @@ def p_norm(xp: Any, x: Array, ord: float, dims: Dims, keepdim: bool) -> Array:
 
 
 LONG = 1024  # beyond this many terms, adding one after the other loses digits
+SERIES = 64  # and beyond this many it does where copying costs no more than is gained by it
+MOVED = 1 << 14  # elements up to which that is so
+
+
+def in_series(x: Array, dims: Dims) -> bool:
+    """Whether NumPy, which adds in pairs along the last dimension only, would add many in turn."""
+    rank = len(dims)
+    if x.size > MOVED or math.prod([x.shape[d] for d in dims]) <= SERIES or x.ndim == 1:
+        return False
+    return not x.flags.c_contiguous or dims != (*range(x.ndim - rank, x.ndim),)
+
+
+def turned(x: Array, dims: Dims) -> Array:
+    """x with the dimensions to add up as its last one, along which NumPy adds in pairs."""
+    size = math.prod([x.shape[d] for d in dims])
+    return np.ascontiguousarray(x.transpose(kept_first(x.ndim, dims))).reshape(-1, size)
+
+
+def kept_first(ndim: int, dims: Dims) -> Dims:
+    """The order of dimensions in which those to add up are last."""
+    return (*[d for d in range(ndim) if d not in dims], *dims)
 
 
 def sum_in_blocks(x: Array, dims: Dims, d: int) -> Array:
