@@ -161,3 +161,41 @@ def test_cat_of_an_empty_vector_reaches_it(shape: tuple[int, ...]) -> None:
     (out.sum() * 2).backward()
     assert weight.grad is not None
     assert weight.grad.tolist() == [0.0] * 3
+
+
+NOWHERE = {
+    "scatter": lambda x, i, y: x.scatter(0, i, y),
+    "scatter_add": lambda x, i, y: x.scatter_add(0, i, y),
+    "scatter_add_": lambda x, i, y: x.clone().scatter_add_(0, i, y),
+    "index_reduce": lambda x, i, y: x.index_reduce(0, i[:, 0], y[:0], "amax", include_self=False),
+    "compiled": lambda x, i, y: ad.compile(lambda x, y: x.scatter_add(0, i, y))(x, y),
+} | {
+    f"scatter_reduce {how}": lambda x, i, y, how=how: x.scatter_reduce(
+        0, i, y, how, include_self=False
+    )
+    for how in REDUCTIONS
+}
+
+
+@pytest.mark.parametrize("name", NOWHERE)
+@pytest.mark.parametrize(("rows", "given"), [(2, 0), (2, 3), (0, 3)])
+def test_scatter_of_nothing_reaches_the_source(name: str, rows: int, given: int) -> None:
+    """A graph without edges: the input comes back, and the source's gradient is zero."""
+    x = ad.full((rows, 3), -0.0, requires_grad=True)
+    source = ad.ones(given, 3, requires_grad=True)
+    out = NOWHERE[name](x, ad.zeros(0, 3, dtype=ad.int64), source)
+    out.sum().backward()
+    assert out.shape == x.shape
+    assert bool(out.signbit().all())  # -0.0 as it was: nothing was added
+    assert x.grad is not None
+    assert x.grad.tolist() == [[1.0] * 3] * rows
+    assert source.grad is not None
+    assert source.grad.tolist() == [[0.0] * 3] * given
+
+
+def test_scatter_of_nothing_refuses_what_others_do() -> None:
+    none = ad.zeros(0, dtype=ad.int64)
+    with pytest.raises(IndexError, match="out of range"):
+        ad.zeros(2).scatter_add(3, none, ad.ones(0))
+    with pytest.raises(RuntimeError, match=r"equal to src\.dtype"):
+        ad.zeros(2).scatter(0, none, ad.ones(0, dtype=ad.float64))

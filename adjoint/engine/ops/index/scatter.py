@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
@@ -123,6 +124,14 @@ def _reduce(
 # -- the public functions -----------------------------------------------------------------------
 
 
+def _require_one_dtype(name: str, input: Tensor, src: Tensor) -> None:
+    if src.dtype is not input.dtype:
+        raise DTypeError(
+            f"{name}: expected self.dtype to be equal to src.dtype, received {input.dtype.name} "
+            f"and {src.dtype.name}. Convert the source first."
+        )
+
+
 def _prepare(
     name: str, input: Tensor, dim: int, index: Tensor, src: Any
 ) -> tuple[Tensor, int, Tensor, Tensor]:
@@ -132,11 +141,7 @@ def _prepare(
     x, picks = at_least_1d(input), at_least_1d(picks)
     if not is_tensor(src):
         src = full_like(x, picks.shape, checked_scalar(name, src, x.dtype))
-    if src.dtype is not input.dtype:
-        raise DTypeError(
-            f"{name}: expected self.dtype to be equal to src.dtype, received {input.dtype.name} "
-            f"and {src.dtype.name}. Convert the source first."
-        )
+    _require_one_dtype(name, input, src)
     y = at_least_1d(src)
     check_index_shape(name, x, picks, d)
     if y.shape == picks.shape:
@@ -147,6 +152,23 @@ def _prepare(
             f"{list(src.shape)} in every dimension"
         )
     return x, d, picks, y[tuple(slice(0, n) for n in picks.shape)]
+
+
+def _nothing_sent(name: str, input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
+    """What an index without elements leaves: `input`, which gradients of `src` still lead to.
+
+    Shapes of `src` and `index` are free then, as in PyTorch.
+    """
+    d = wrap_dim(name, dim, input.ndim)
+    if not is_tensor(src):
+        return input.clone()
+    _require_one_dtype(name, input, src)
+    if not input.dtype.is_inexact:
+        return input.clone()
+    x = at_least_1d(input)
+    none = (0,) * x.ndim
+    y, picks = (z.reshape(-1)[:0].reshape(none) for z in (src, index.to(int64)))
+    return SCATTER(x, y, picks, dim=d, accumulate=True).reshape(input.shape)
 
 
 @public(method=True, inplace=True, out=True, numbers="values")
@@ -172,7 +194,7 @@ def scatter(
     if reduce not in (None, "add", "multiply"):
         raise RuntimeError(f"scatter: reduce must be either add or multiply, received {reduce!r}")
     if 0 in index.shape:
-        return input.clone()
+        return _nothing_sent("scatter", input, dim, index, source)
     x, d, picks, y = _prepare("scatter", input, dim, index, source)
     if reduce == "multiply":
         out = SCATTER_REDUCE(x, y, picks, dim=d, reduce="prod")
@@ -185,7 +207,7 @@ def scatter(
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`input` with `src` added where `index` says along `dim`; repeated places add up."""
     if 0 in index.shape:
-        return input.clone()
+        return _nothing_sent("scatter_add", input, dim, index, src)
     x, d, picks, y = _prepare("scatter_add", input, dim, index, src)
     return SCATTER(x, y, picks, dim=d, accumulate=True).reshape(input.shape)
 
@@ -204,7 +226,7 @@ def scatter_reduce(
             f"{reduce}"
         )
     if 0 in index.shape:
-        return input.clone()
+        return _nothing_sent("scatter_reduce", input, dim, index, src)
     x, d, picks, y = _prepare("scatter_reduce", input, dim, index, src)
     return _reduce(x, d, picks, y, reduce, include_self).reshape(input.shape)
 
@@ -232,7 +254,7 @@ def index_reduce(
         )
     d, picks, y = check_slices("index_reduce", input, dim, index, source)
     if 0 in y.shape:
-        return input.clone()
+        return _nothing_sent("index_reduce", input, dim, index, y)
     x = at_least_1d(input)
     # Looking the indices up in 0, 1, ... refuses those out of range with an IndexError.
     picks = INDEX(x.new_arange(x.shape[d]), picks, dims=(0,), wrap=False)
