@@ -8,6 +8,7 @@
 True
 """
 
+from adjoint.engine.core.errors import AbsentDeviceError as AbsentDeviceError
 from adjoint.engine.core.errors import AcceleratorError as AcceleratorError
 from adjoint.engine.core.errors import AdjointError as AdjointError
 from adjoint.engine.core.errors import AnyDTypeError as AnyDTypeError
@@ -18,6 +19,7 @@ from adjoint.engine.core.errors import DeviceError as DeviceError
 from adjoint.engine.core.errors import DTypeError as DTypeError
 from adjoint.engine.core.errors import DTypeTypeError as DTypeTypeError
 from adjoint.engine.core.errors import DTypeValueError as DTypeValueError
+from adjoint.engine.core.errors import ExportGuardError as ExportGuardError
 from adjoint.engine.core.errors import FileError as FileError
 from adjoint.engine.core.errors import FileFormatError as FileFormatError
 from adjoint.engine.core.errors import LinAlgError as LinAlgError
@@ -27,6 +29,7 @@ from adjoint.engine.core.errors import ShapeIndexError as ShapeIndexError
 from adjoint.engine.core.errors import ShapeValueError as ShapeValueError
 
 __all__ = [
+    "AbsentDeviceError",
     "AcceleratorError",
     "AdjointError",
     "AnyDTypeError",
@@ -36,6 +39,7 @@ __all__ = [
     "DTypeTypeError",
     "DTypeValueError",
     "DeviceError",
+    "ExportGuardError",
     "FileError",
     "FileFormatError",
     "LinAlgError",

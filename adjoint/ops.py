@@ -92,8 +92,11 @@ class OpOverload:
         """The names of its forms: one function serves all."""
         return ["default"]
 
+    def __str__(self) -> str:
+        return self._name.replace("::", ".")
+
     def __repr__(self) -> str:
-        return f"<OpOverload(op={self._name.replace('::', '.')})>"
+        return f"<OpOverload(op={self})>"
 
 
 class Argument(NamedTuple):

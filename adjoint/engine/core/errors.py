@@ -66,6 +66,15 @@ class DeviceError(AdjointError, RuntimeError):
     """Operands are on different devices, or where an operation cannot run."""
 
 
+class AbsentDeviceError(DeviceError, AssertionError):
+    """There is no such device here, where PyTorch raises AssertionError (built without CUDA) or
+    RuntimeError (no driver): `ones(2).cuda()`."""
+
+
+class ExportGuardError(AdjointError, AssertionError, RuntimeError):
+    """An exported program was called with what it was not recorded for, such as another size."""
+
+
 class CaptureError(AdjointError, RuntimeError):
     """Something that is fine as such cannot be recorded or transformed.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adjoint.engine.core.errors import ExportGuardError
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.sizes.extents import SizeScope
 from adjoint.engine.tensor.tensor import Tensor
@@ -40,19 +41,19 @@ class Sizes:
             n = leaves[k].shape[d]
             place = f"{names[k]}.size()[{d}]"
             if known.setdefault(symbol, n) != n:
-                raise RuntimeError(
+                raise ExportGuardError(
                     f"Guard failed: {place} is {n}, and {self.names[symbol]} is {known[symbol]}."
                 )
             range_ = self.ranges[symbol]
             if not range_.lower <= n <= range_.upper:
                 upper = "" if range_.upper == NO_LIMIT else f" and at most {range_.upper}"
-                raise RuntimeError(
+                raise ExportGuardError(
                     f"Guard failed: {place} is {n}; the program takes at least "
                     f"{range_.lower}{upper}."
                 )
         if not self.scope.allow(known):
             shown = ", ".join(f"{self.names[s]} = {n}" for s, n in known.items())
-            raise RuntimeError(f"Guard failed: the program was not recorded for {shown}.")
+            raise ExportGuardError(f"Guard failed: the program was not recorded for {shown}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +292,7 @@ def _check(program: ExportedProgram, leaves: list[Any]) -> None:
     for k, (spec, leaf) in enumerate(zip(specs, leaves, strict=True)):
         if isinstance(spec.arg, ConstantArgument):
             if leaf is not spec.arg.value and leaf != spec.arg.value:
-                raise RuntimeError(
+                raise ExportGuardError(
                     f"Guard failed: {spec.arg.name} is {leaf!r}; the program was exported with "
                     f"{spec.arg.value!r}."
                 )
@@ -299,13 +300,13 @@ def _check(program: ExportedProgram, leaves: list[Any]) -> None:
         like = nodes[spec.arg.name].meta["val"]
         if not isinstance(leaf, Tensor) or leaf.ndim != like.ndim or leaf.dtype != like.dtype:
             received = leaf._spec if isinstance(leaf, Tensor) else type(leaf).__name__
-            raise RuntimeError(
+            raise ExportGuardError(
                 f"Guard failed: {spec.arg.name} is {received}; the program was exported with "
                 f"{like.dtype.name} of {like.ndim} dimensions."
             )
         for d, (n, m) in enumerate(zip(leaf.shape, like.shape, strict=True)):
             if n != m and (k, d) not in dims:
-                raise RuntimeError(
+                raise ExportGuardError(
                     f"Guard failed: {spec.arg.name}.size()[{d}] == {m}, received {n}."
                 )
     if program.sizes is not None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.gpu.device_memory import install
 from adjoint.engine.core.device import CPU, CURRENT_INDEX, KNOWN_TYPES, Device
-from adjoint.engine.core.errors import DeviceError
+from adjoint.engine.core.errors import AbsentDeviceError, DeviceError
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.state import switches
 from adjoint.engine.tensor.tensor import DEVICE_OF
@@ -77,24 +77,24 @@ def cupy() -> Any:
     try:
         import cupy as module
     except ImportError as error:
-        raise DeviceError(
+        raise AbsentDeviceError(
             "cuda: a CUDA device was asked for, but CuPy is not installed. Install it with "
             "`pip install adjoint[cuda]`, or use device='cpu'."
         ) from error
     if importlib.util.find_spec("triton") is None:
-        raise DeviceError(
+        raise AbsentDeviceError(
             "cuda: a CUDA device was asked for, but Triton, which writes its kernels, is not "
             "installed. Install it with `pip install adjoint[cuda]`, or use device='cpu'."
         )
     try:
         count = module.cuda.runtime.getDeviceCount()
     except Exception as error:
-        raise DeviceError(
+        raise AbsentDeviceError(
             "cuda: a CUDA device was asked for, but no NVIDIA driver was found "
             f"({error}). Install the driver, or use device='cpu'."
         ) from error
     if count == 0:
-        raise DeviceError(
+        raise AbsentDeviceError(
             "cuda: a CUDA device was asked for, but the driver reports no GPU. Is "
             "CUDA_VISIBLE_DEVICES set to hide it? Else use device='cpu'."
         )

@@ -148,7 +148,7 @@ def _with_padding(mask: Tensor | None, padding: Tensor, batch: int, source: int)
         raise AssertionError(
             f"expecting key_padding_mask shape of {(batch, source)}, but got {tuple(padding.shape)}"
         )
-    padding = padding.reshape((batch, 1, 1, -1))
+    padding = padding.reshape((batch, 1, 1, source))
     return padding if mask is None else mask + padding
 
 

@@ -290,6 +290,10 @@ def ctc_loss(
             f"{list(log_probs.shape)}"
         )
     steps, batch, classes = x.shape
+    if not batch:
+        raise RuntimeError(
+            f"ctc_loss: log_probs tensor must not be empty, received {list(log_probs.shape)}"
+        )
     if not 0 <= blank < classes:
         raise RuntimeError(f"ctc_loss: blank must be in label range [0, {classes}), got {blank}")
     targets = targets.to(int64)
