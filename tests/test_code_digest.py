@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from adjoint.engine.backends.disk import package_code
+from adjoint.engine.backends.disk.store import DiskStore
 from adjoint.engine.core.state import code_digest as module
-from adjoint.engine.core.state.code_digest import code_digest
+from adjoint.engine.core.state.code_digest import code_digest, is_running_what_it_names
 
 
 @pytest.fixture
@@ -151,6 +154,53 @@ def test_code_in_an_archive_is_shared_with_nobody(
             monkeypatch.setattr(module, "_STARTED", moment)
             found.add(package_code.digest_of(str(root), PARTS))
         assert len(found) == 2, root
+
+
+@pytest.mark.skipif(not package_code.TELLS_CHANGES, reason="no time of a file's last change")
+def test_another_release_in_the_place_of_the_one_that_was_loaded(
+    package: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link to a folder whose files are all old, say: what runs is not what they say."""
+    monkeypatch.setattr(package_code.store, "get", None)
+    monkeypatch.setattr(module, "TICK", -1e9)  # no file is new
+    link = tmp_path_factory.mktemp("installed") / "current"
+    link.symlink_to(package)
+    monkeypatch.setattr(module, "ENGINE", str(link))
+    monkeypatch.setattr(module, "_HOME", os.stat(link))
+    shared = code_digest(str(link), PARTS)
+    assert is_running_what_it_names()
+    other = link.parent / "next"
+    shutil.copytree(package, other)
+    link.unlink()
+    link.symlink_to(other)
+    assert not is_running_what_it_names()
+    assert package_code.digest_of(str(link), PARTS) != shared
+    assert package_code.digest_of(str(link), PARTS) != code_digest(str(other), PARTS[:1])
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_code_loaded_after_an_edit_keeps_nothing(
+    again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts are loaded when they are needed, long after the digest was taken, or once more."""
+    path = tmp_path / "late.py"
+    path.write_text("pass")
+    name = "adjoint.late_part"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    monkeypatch.setattr(module, "_unchanged", {})
+    monkeypatch.setattr(module, "_STARTED", path.stat().st_ctime + 3600.0)
+    monkeypatch.setitem(sys.modules, name, importlib.util.module_from_spec(spec))
+    cache = DiskStore(tmp_path, 2**20)
+    if again:
+        cache.put("0" * 16, b"before")
+        assert cache.get("0" * 16) == b"before"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        monkeypatch.setitem(sys.modules, name, importlib.util.module_from_spec(spec))
+    os.utime(path, (time.time() + 7200.0,) * 2)
+    cache.put("1" * 16, b"after")
+    assert cache.get("1" * 16) is None
 
 
 def wait_for_the_clock(folder: Path) -> None:

@@ -32,6 +32,7 @@ from adjoint.engine.core.state.code_digest import (
     changed_since_start,
     code_digest,
     code_places,
+    was_exchanged,
 )
 
 SETTLED = 2.0  # seconds after which a change would show in a file's times
@@ -48,7 +49,7 @@ def package_digest() -> str:
 def digest_of(root: str, parts: Iterable[str]) -> str:
     """`code_digest`, from the cache where that knows these very files."""
     parts = tuple(parts)
-    if not TELLS_CHANGES or _is_image(root):
+    if not TELLS_CHANGES or was_exchanged() or _is_image(root):
         return code_digest(root, parts)
     # One entry for each installation: times of changes never come again.
     here = os.stat(root)

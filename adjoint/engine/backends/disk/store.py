@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from adjoint.engine.backends.disk.private import CachedFile, PrivateFolder
+from adjoint.engine.core.state.code_digest import is_running_what_it_names
 
 VERSION = "2"  # of the files' layout; another version uses another folder
 DEFAULT_LIMIT = 2**30
@@ -132,11 +133,14 @@ class DiskStore:
         return payload
 
     def put(self, key: str, payload: bytes) -> None:
-        """Keep an entry; where it cannot be written, warn once and go on without."""
+        """Keep an entry; where it cannot be written, warn once and go on without.
+
+        Nothing is kept by a process that runs other code than its names say.
+        """
         part, name = _place(key)
         size = HEAD + len(payload)
         files = self._ready()
-        if files is None or size > self.limit:
+        if files is None or size > self.limit or not is_running_what_it_names():
             return
         try:
             files.write(part, name, _head(key, payload) + payload)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterable
+from typing import Any
 
 from adjoint.engine.core.state import LOADED_AT as _STARTED
+from adjoint.engine.core.state import LOADED_FROM as _HOME
 
 # All code that decides a program or the text of a kernel; what is above it only writes the graphs
 # that programs are named by.
@@ -15,6 +18,9 @@ DECIDING = (
     "assembly.py",
 )  # fmt: skip
 ENGINE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+PACKAGE = __name__.partition(".")[0] + "."
+TICK = 0.01  # seconds that the clock of files, which is coarse, may be behind that of processes
+_unchanged: dict[str, Any] = {}  # modules' specs, by name, whose files were looked at
 
 
 def code_digest(root: str, parts: Iterable[str]) -> str:
@@ -23,14 +29,17 @@ def code_digest(root: str, parts: Iterable[str]) -> str:
     By content and place: a file's time and size stay the same under some edits, checkouts and
     installations, and then code made by the old text would be run for the new one. A file that was
     changed after this process began to load the package may not be the code that is running, so
-    such a process has a digest of its own and shares nothing; nor does one whose code is not in
-    such files: in an archive, or without its text.
+    such a process has a digest of its own and shares nothing; nor does one whose package was moved
+    away, another in its place, or whose code is not in such files: in an archive, or without its
+    text.
     """
     digest = hashlib.sha256()
     try:
         _, files = code_places(root, parts)
     except OSError:
         files = []
+        digest.update(f"{os.getpid()} {_STARTED}".encode())
+    if was_exchanged():
         digest.update(f"{os.getpid()} {_STARTED}".encode())
     for place in files:
         handle = os.open(os.path.join(root, place), os.O_RDONLY)  # a third of what `open` takes
@@ -74,5 +83,40 @@ def code_places(root: str, parts: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def changed_since_start(moment: float) -> bool:
-    """Whether this is after the process began to load the package."""
-    return moment > _STARTED
+    """Whether this is after the process began to load the package, or may be."""
+    return moment > _STARTED - TICK
+
+
+def was_exchanged() -> bool:
+    """Whether another folder is where the package was loaded from.
+
+    As where a link to the current release leads to the next one: its files may be old.
+    """
+    try:
+        return _HOME is None or not os.path.samestat(os.stat(ENGINE), _HOME)
+    except OSError:
+        return True
+
+
+def is_running_what_it_names() -> bool:
+    """Whether all of the package that was loaded is what was there when its loading began.
+
+    The digest is taken once, and parts are loaded when they are first needed, or loaded again by
+    somebody who edits them. What such a mixture makes is nothing for those who have either.
+    """
+    if was_exchanged():
+        return False
+    for name, module in sys.modules.copy().items():
+        if not name.startswith(PACKAGE):
+            continue
+        spec = getattr(module, "__spec__", None)
+        if spec is None or _unchanged.get(name) is spec or not spec.has_location:
+            continue
+        try:
+            about = os.stat(spec.origin)
+        except OSError:
+            return False
+        if changed_since_start(max(about.st_mtime, about.st_ctime)):
+            return False
+        _unchanged[name] = spec
+    return True
