@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -148,6 +150,22 @@ def test_only_rules_of_the_package_are_found(
     recordings.clear()
     train(lambda p: optim.Adam(p, lr=0.1), 1, monkeypatch, ad.float64, 1)
     assert recordings
+
+
+@pytest.mark.parametrize("place", ["optim.adam:decay", "optim.terms:is_tensor"])
+def test_rules_that_call_functions_of_others_have_no_name(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where those say that they are the package's, and where they are called further in."""
+    module, name = place.split(":")
+    there = importlib.import_module(f"adjoint.{module}")
+    old = getattr(there, name)
+    for kind in (optim.Adam, optim.SGD, optim.Adafactor, optim.ASGD, optim.RAdam, optim.Muon):
+        assert large_parameters.is_of_this_package(kind), kind
+    wrapped = functools.wraps(old)(lambda *args: old(*args))
+    for other in (lambda *args: old(*args), wrapped, functools.partial(old), type("Own", (), {})):
+        monkeypatch.setattr(there, name, other)
+        assert not large_parameters.is_of_this_package(optim.Adam)
 
 
 def test_names_of_rules_tell_them_apart(monkeypatch: pytest.MonkeyPatch) -> None:

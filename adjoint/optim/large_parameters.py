@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
 from numpy import ndarray
@@ -27,6 +28,8 @@ from adjoint.optim.groups import ParamGroup, is_number
 State = dict[str, Any]
 Rule = Callable[[Tensor, Tensor, State, Any], None]
 FOLDER = __name__.rpartition(".")[0] + "."
+RUNNING = frozenset({f"{FOLDER}rules", f"{FOLDER}optimizer"})  # what runs rules and states none
+KNOWN = frozenset({__name__.partition(".")[0], "numpy"})  # besides Python's own
 
 
 def is_of_this_package(owner: type) -> bool:
@@ -34,10 +37,49 @@ def is_of_this_package(owner: type) -> bool:
     module = sys.modules.get(owner.__module__)
     if getattr(module, owner.__qualname__, None) is not owner:
         return False
-    return all(
+    if not all(
         cls.__module__.startswith(FOLDER) and all(map(is_written_here, vars(cls).values()))
         for cls in owner.__mro__[:-1]
+    ):
+        return False
+    stating = [cls for cls in owner.__mro__[:-1] if cls.__module__ not in RUNNING]
+    return calls_known_functions(
+        [part for cls in stating for name, part in vars(cls).items() if name[:2] != "__"]
     )
+
+
+def calls_known_functions(parts: Iterable[Any]) -> bool:
+    """Whether no function of another's is under a name that these, or those they call, look up."""
+    pending = [part for part in parts if isinstance(part, FunctionType)]
+    met = {*pending}
+    while pending:
+        fn = pending.pop()
+        for name in names_in(fn.__code__):
+            called = fn.__globals__.get(name)
+            if not callable(called) or (isinstance(called, FunctionType) and called in met):
+                continue
+            if not isinstance(called, FunctionType | BuiltinFunctionType | type):
+                return False  # an object of who knows whose
+            module = called.__module__ or ""
+            if isinstance(called, FunctionType):
+                module = called.__globals__.get("__name__") or ""  # which `wraps` does not change
+                met.add(called)
+                if module.startswith(FOLDER):
+                    pending.append(called)
+            top = module.partition(".")[0]
+            if top not in KNOWN and top not in sys.stdlib_module_names:
+                return False
+            if isinstance(called, FunctionType) and top in KNOWN and not is_written_here(called):
+                return False
+    return True
+
+
+def names_in(code: CodeType) -> Iterator[str]:
+    """The names that a function, or one inside it, looks up."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from names_in(inner)
 
 
 @cache
