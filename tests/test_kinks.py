@@ -45,6 +45,27 @@ def test_gradients_lead_back_to_the_input(name: str) -> None:
     np.testing.assert_array_equal(x.grad.numpy(), by_differences)  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_zeros_lead_back_behind_a_relu(name: str) -> None:
+    """As in PyTorch, whose `relu` alone of these tells by its result which side it was on."""
+    x = ad.tensor(POINTS, dtype=ad.float64, requires_grad=True)
+    g = gradient(lambda x: CASES[name](2 * x), x)
+    (second,) = ad.autograd.grad(g.sum(), x, create_graph=True)
+    assert second.requires_grad is (name == "relu")
+    if second.requires_grad:
+        (third,) = ad.autograd.grad((second + 1).square().sum(), x)
+        np.testing.assert_array_equal(third.numpy(), np.zeros(4))
+
+
+def test_zeros_for_what_was_not_used_want_gradients_in_a_graph() -> None:
+    x, y = (ad.ones(2, requires_grad=True) for _ in range(2))
+    for graph in (False, True):
+        options = {"create_graph": graph, "materialize_grads": True}
+        (_, unused) = ad.autograd.grad((x * x).sum(), (x, y), **options)
+        assert unused.requires_grad is graph
+        assert unused.is_leaf
+
+
 def test_penalties_on_gradients() -> None:
     """The penalty does not change with the biases: they are given zeros; the weights, gradients."""
     net = nn.Sequential(

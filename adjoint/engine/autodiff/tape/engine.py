@@ -24,7 +24,7 @@ from adjoint.engine.autodiff.tape.accumulate import (
     claim_shared,
 )
 from adjoint.engine.autodiff.tape.early import EARLY_LEAVES, NODES_AFTER_LEAVES
-from adjoint.engine.autodiff.tape.kinks import KINKS, KinkNode, edges_behind
+from adjoint.engine.autodiff.tape.kinks import KINKS, KinkNode, edges_behind, zeros_behind
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
 from adjoint.engine.autodiff.tape.pieces import Pieces, piece_of
 from adjoint.engine.core.operations.record import is_tensor
@@ -150,7 +150,7 @@ class Backward:
         # Leaves, by id, that have their gradient; None where there are no kinks to look behind.
         self.arrived: set[int] | None = set() if KINKS else None
         self.kinks: list[KinkNode] = []  # that have run
-        self.zeros: dict[Edge, None] = {}  # edges behind them: Note [kinks]
+        self.zeros: dict[Edge, bool] = {}  # edges behind them: Note [kinks]
 
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> None:
         """Propagate from the roots; then what was to be called after the outermost run."""
@@ -234,9 +234,10 @@ class Backward:
             self.arrive(leaf, grad)
         if self.arrived is not None:
             self.zeros = edges_behind(self.kinks)
-            for leaf, _ in self.zeros:
+            for edge, lasting in self.zeros.items():
+                leaf = edge[0]
                 if is_tensor(leaf) and id(leaf) not in self.arrived:
-                    self.arrive(leaf, leaf.new_zeros(leaf.shape))
+                    self.arrive(leaf, zeros_behind(leaf, edge, lasting and CONTEXT.grad_enabled))
 
     def is_simple(self) -> bool:
         """Whether a node without hooks is asked for all its results as it is."""

@@ -8,6 +8,8 @@ Note [kinks]
     is put behind a `KinkNode`, which has an edge to the operand along which nothing is sent. Once
     a run is over, what is reached along such edges and along no others is given zeros: none are
     made, added or multiplied on the way there, and hooks of what lies on it are not called.
+    Behind a `relu`, which tells by its result which side it was on, they lead back as the gradient
+    did: in PyTorch they have come through that result, and a third derivative is zeros again.
 """
 
 from __future__ import annotations
@@ -17,13 +19,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode, edge_of
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.tensor import Tensor, alias
 
 
 class KinkNode(BackwardNode):
     """Passes a cotangent on as it is; its second edge leads to what has a derivative of zeros."""
 
-    __slots__ = ()
+    __slots__ = ("lasting",)
+
+    def __init__(self, edges: Sequence[Edge | None], outputs: int, lasting: bool) -> None:
+        super().__init__(edges, outputs)
+        self.lasting = lasting  # whether the zeros lead back, too
 
     def name(self) -> str:
         return "AliasBackward0"
@@ -42,19 +49,32 @@ class KinkNode(BackwardNode):
 KINKS: weakref.WeakSet[KinkNode] = weakref.WeakSet()
 
 
-def behind_kink(grad: Tensor, operand: Edge) -> Tensor:
+def behind_kink(grad: Tensor, operand: Edge, lasting: bool) -> Tensor:
     """A gradient that leads back to the operand it belongs to."""
-    node = KinkNode((edge_of(grad), operand), 1)
+    node = KinkNode((edge_of(grad), operand), 1, lasting)
     KINKS.add(node)
     out = alias(grad)
     out._node, out._nr, out._requires_grad = node, 0, True
     return out
 
 
-def edges_behind(kinks: Sequence[KinkNode]) -> dict[Edge, None]:
-    """The edges that lie behind kinks, in order."""
-    found: dict[Edge, None] = {node.edges[1]: None for node in kinks}  # type: ignore[misc]
-    stack = [edge[0] for edge in found if isinstance(edge[0], BackwardNode)]
+def zeros_behind(tensor: Tensor, edge: Edge, lasting: bool) -> Tensor:
+    """The gradient of a tensor that is reached along kinks alone; one that lasts leads back."""
+    zeros = tensor.new_zeros(tensor.shape)
+    return behind_kink(zeros, edge, True) if lasting and not CONTEXT.levels else zeros
+
+
+def edges_behind(kinks: Sequence[KinkNode]) -> dict[Edge, bool]:
+    """The edges that lie behind kinks, in order, and whether behind one that lasts."""
+    found: dict[Edge, bool] = {}
+    for lasting in (False, True):
+        _walk_behind([node.edges[1] for node in kinks if node.lasting is lasting], lasting, found)
+    return found
+
+
+def _walk_behind(edges: Sequence[Any], lasting: bool, found: dict[Edge, bool]) -> None:
+    found.update(dict.fromkeys(edges, lasting))
+    stack = [edge[0] for edge in edges if isinstance(edge[0], BackwardNode)]
     seen: set[BackwardNode] = set()
     while stack:
         node = stack.pop()
@@ -62,10 +82,9 @@ def edges_behind(kinks: Sequence[KinkNode]) -> dict[Edge, None]:
             continue
         seen.add(node)
         for edge in derived(node):
-            found[edge] = None
+            found[edge] = lasting
             if isinstance(edge[0], BackwardNode):
                 stack.append(edge[0])
-    return found
 
 
 def derived(node: BackwardNode) -> list[Edge]:

@@ -12,6 +12,7 @@ from adjoint.engine.autodiff.levels.stack import entered, next_depth
 from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
 from adjoint.engine.autodiff.tape.accumulate import claim
 from adjoint.engine.autodiff.tape.engine import Backward
+from adjoint.engine.autodiff.tape.kinks import zeros_behind
 from adjoint.engine.autodiff.tape.node import (
     AccumulateGrad,
     Edge,
@@ -260,7 +261,8 @@ def grad(
     results = [gradient_of(t, g) for t, g in zip(chosen, pulled, strict=True)]
     if materialize_grads:
         results = [
-            t.new_zeros(t.shape) if g is None else g for t, g in zip(chosen, results, strict=True)
+            t.new_zeros(t.shape, requires_grad=create_graph) if g is None else g
+            for t, g in zip(chosen, results, strict=True)
         ]
     elif not allow_unused:
         _refuse_unused(results)
@@ -292,14 +294,15 @@ def _carry_out(run: Backward, roots: list[Any], grads: list[Any], create_graph: 
         CONTEXT.grad_enabled = before
 
 
-def _pulled(run: Backward, chosen: list[Any], edges: list[Edge]) -> list[Any]:
+def _pulled(run: Backward, chosen: list[Any], edges: list[Edge], create_graph: bool) -> list[Any]:
     """What arrived at each place; zeros behind a kink (Note [kinks]), None where nothing did."""
-    return [
-        t.new_zeros(t.shape)
-        if e not in run.gradients and e in run.zeros and is_tensor(t) and t.layout is strided
-        else run.gradients.get(e)
-        for t, e in zip(chosen, edges, strict=True)
-    ]
+    pulled: list[Any] = []
+    for t, e in zip(chosen, edges, strict=True):
+        grad = run.gradients.get(e)
+        if e not in run.gradients and e in run.zeros and is_tensor(t) and t.layout is strided:
+            grad = zeros_behind(t, e, run.zeros[e] and create_graph)
+        pulled.append(grad)
+    return pulled
 
 
 def _run(
@@ -311,7 +314,7 @@ def _run(
     create_graph: bool,
 ) -> list[Any]:
     _carry_out(run, roots, grads, create_graph)
-    return _pulled(run, chosen, edges)
+    return _pulled(run, chosen, edges, create_graph)
 
 
 def _run_batched(
@@ -332,7 +335,7 @@ def _run_batched(
     with entered(VmapLevel(next_depth(), sizes.pop(), "error"), grad_enabled=create_graph) as level:
         wrapped = [None if g is None else level.wrap_payload(g) for g in grads]
         run.run(_roots(roots, wrapped))
-        pulled = _pulled(run, chosen, edges)
+        pulled = _pulled(run, chosen, edges, create_graph)
         return [
             g if g is None else payload(g) if g._storage.level is level else level.lift(g)
             for g in pulled

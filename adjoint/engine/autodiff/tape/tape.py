@@ -312,7 +312,8 @@ class KinkedNode(RecordNode):
         operand, grad = self.edges[0], results[0]
         if operand is None or grad is None:
             return results
-        return [behind_kink(grad, operand), *results[1:]]
+        lasting = -1 in self.plan.saves  # it keeps its result
+        return [behind_kink(grad, operand, lasting), *results[1:]]
 
 
 def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> None:
