@@ -80,3 +80,9 @@ def test_a_vector_of_no_targets(steps: int) -> None:
         plainly = loss(x, ins, outs)
     for got in (loss(x, ins, outs), plainly, compiled(x, ins, outs)):
         np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
+
+
+def test_no_sequences_are_refused() -> None:
+    lengths = ad.zeros(0, dtype=ad.int64)
+    with pytest.raises(RuntimeError, match="must not be empty"):
+        F.ctc_loss(ad.zeros(8, 0, 5), ad.ones(0, 3, dtype=ad.int64), lengths, lengths)

@@ -27,6 +27,7 @@ def test_operations_by_name() -> None:
     assert ad.ops.tests.cube(x).tolist() == [-1.0, 8.0]
     assert ad.ops.aten.relu.default(x).tolist() == [0.0, 2.0]
     assert ad.ops.aten.add.Tensor(x, x).tolist() == [-2.0, 4.0]
+    assert str(ad.ops.aten.add.Tensor) == "aten.add.Tensor"
     with pytest.raises(NotImplementedError, match="aten::no_such"):
         ad.ops.aten.no_such(x)
     with pytest.raises(AttributeError, match="no_such"):

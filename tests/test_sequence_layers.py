@@ -154,6 +154,15 @@ def test_packed_sequences_of_one_length_are_not_packed(
         assert mine.tolist() == theirs.tolist()
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_attention_over_an_empty_batch_takes_padding(training: bool) -> None:
+    layer = ad.nn.MultiheadAttention(8, 2, batch_first=True).train(training)
+    x, padding = ad.zeros(0, 6, 8), ad.zeros(0, 6, dtype=ad.bool)
+    out, weights = layer(x, x, x, key_padding_mask=padding)
+    assert out.shape == (0, 6, 8)
+    assert weights.shape == (0, 6, 6)
+
+
 def test_rotary_turns_pairs() -> None:
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     got = ad.nn.RotaryEmbedding(4)(ad.tensor(x), offset=2).numpy()
