@@ -163,7 +163,7 @@ def test_cat_of_an_empty_vector_reaches_it(shape: tuple[int, ...]) -> None:
     assert weight.grad.tolist() == [0.0] * 3
 
 
-NOWHERE = {
+NOWHERE: dict[str, Any] = {
     "scatter": lambda x, i, y: x.scatter(0, i, y),
     "scatter_add": lambda x, i, y: x.scatter_add(0, i, y),
     "scatter_add_": lambda x, i, y: x.clone().scatter_add_(0, i, y),
