@@ -18,12 +18,12 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode, edge_of
+from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode, IdentityNode, edge_of
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.tensor import Tensor, alias
 
 
-class KinkNode(BackwardNode):
+class KinkNode(IdentityNode):
     """Passes a cotangent on as it is; its second edge leads to what has a derivative of zeros."""
 
     __slots__ = ("lasting",)
@@ -31,13 +31,6 @@ class KinkNode(BackwardNode):
     def __init__(self, edges: Sequence[Edge | None], outputs: int, lasting: bool) -> None:
         super().__init__(edges, outputs)
         self.lasting = lasting  # whether the zeros lead back, too
-
-    def name(self) -> str:
-        return "AliasBackward0"
-
-    @property
-    def repeatable(self) -> bool:
-        return self.extra is None
 
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any

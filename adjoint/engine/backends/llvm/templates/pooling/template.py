@@ -76,6 +76,17 @@ def whole_windows(rule: Rule) -> tuple[int, int]:
     return left, max(left, right)
 
 
+def of_full_rank(windows: Sequence[Any]) -> list[Any]:
+    """The rules of all dimensions that kernels go through; those before are one window of one."""
+    return [("window", 1, 1, 1, 1, 0, 1)] * (RANK - len(windows)) + list(windows)
+
+
+def number_of_places(kind: str, full: list[Any]) -> str:
+    """The type of places in a plane: as wide as an element if it can be, as one mask does then."""
+    near = kind == "f32" and prod(rule[1] for rule in full) < 1 << 31
+    return "i32" if near else "i64"
+
+
 def max_steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
@@ -83,7 +94,7 @@ def max_steps(
     windows = node.params["windows"]
     values, at = results
     kind = FLOATS[values.buffer.dtype.name]
-    full = [("window", 1, 1, 1, 1, 0, 1)] * (RANK - len(windows)) + list(windows)
+    full = of_full_rank(windows)
     planes = prod(values.shape[: len(values.shape) - len(windows)])
     starts = (address(operands[0]), address(values), address(at))
     words: list[Any]
@@ -96,9 +107,7 @@ def max_steps(
     else:
         step = full[-1][4] if full[-1][0] == "window" else 0
         step = step if step in pooling.STEPS else 0
-        # As wide as an element: one mask does for both.
-        near = kind == "f32" and prod(rule[1] for rule in full) < 1 << 31
-        number = "i32" if near else "i64"
+        number = number_of_places(kind, full)
         function = f"max_pool_{kind}_{number}_{step}"
         text = partial(pooling.max_pool_text, kind=kind, number=number, step=step)
         words = pooling.PoolingWords(*starts, planes, *whole_windows(full[-1])).listed()
@@ -125,9 +134,8 @@ def max_of_channels_steps(
     windows = node.params["windows"]
     values, at = results
     kind = FLOATS[values.buffer.dtype.name]
-    full = [("window", 1, 1, 1, 1, 0, 1)] * (RANK - len(windows)) + list(windows)
-    near = kind == "f32" and prod(rule[1] for rule in full) < 1 << 31
-    number = "i32" if near else "i64"  # as wide as an element: one mask does for both
+    full = of_full_rank(windows)
+    number = number_of_places(kind, full)
     plain = all(rule[0] == "window" and rule[6] == 1 for rule in full)
     images, channels = values.shape[0], values.shape[-1]
     words = pooling.ChannelPoolingWords(
