@@ -186,7 +186,7 @@ ROW_MAJOR: dict[str, Callable[[Any], Any]] = {
     "triu": lambda x: x.triu(),
     "gather": lambda x: x.gather(1, flipped(ad.zeros(2, 3, 3, dtype=ad.int64))),
     "embedding": lambda x: F.embedding(flipped(ad.ones(2, 3).long()), x[0], padding_idx=1),
-    "index": lambda x: x.contiguous()[flipped(ad.zeros(2, 3, dtype=ad.int64))],
+    "index_select": lambda x: x.index_select(1, ad.tensor([2, 0])),
     "inv": lambda x: ad.linalg.inv(x + 9 * ad.eye(3)),
     "cholesky": lambda x: ad.linalg.cholesky(x * 0 + ad.eye(3)),
     "qr": lambda x: ad.linalg.qr(x)[1],
@@ -406,3 +406,28 @@ def test_gradients_of_every_sample(row: S, layout: str) -> None:
 @pytest.mark.parametrize("row", ROWS, ids=repr)
 def test_strides_of_every_sample(row: S, layout: str, choice: str) -> None:
     check(row, LAYOUTS[layout], CHOICES[choice])
+
+
+def dense_in_any_order(rng: Any, shape: tuple[int, ...]) -> Any:
+    return permuted(ad.from_numpy(rng.random(shape)), [int(d) for d in rng.permutation(len(shape))])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_picked_lies_without_gaps_in_the_order_of_its_source(seed: int) -> None:
+    """Of two dimensions that are not picked along, the outer one stays it; so in all modes."""
+    rng = np.random.default_rng(seed)
+    for _ in range(8):
+        shape = tuple(int(n) for n in rng.integers(2, 5, 4))
+        x, dim = dense_in_any_order(rng, shape), int(rng.integers(4))
+        picks = ad.from_numpy(rng.integers(-shape[dim], shape[dim], 3))
+        key = (*[slice(None)] * dim, picks)
+        out = x[key]
+        assert np.array_equal(out.numpy(), x.numpy()[(*[slice(None)] * dim, picks.numpy())])
+        steps = out.stride()
+        assert out.permute(*np.argsort(steps)[::-1]).is_contiguous()
+        rest = [d for d in range(4) if d != dim]
+        assert sorted(rest, key=steps.__getitem__) == sorted(rest, key=x.stride().__getitem__)
+        others = [x.requires_grad_()[key], x.detach().to("meta")[key]]
+        if seed == 0:
+            others.append(capture(lambda x, at, key=key: x[(*key[:-1], at)])(x, picks))
+        assert [other.stride() for other in others] == [steps] * len(others)

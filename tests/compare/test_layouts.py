@@ -116,6 +116,59 @@ def test_one_operand(name: str) -> None:
         assert _steps(fn(ad, x), name) == _steps(fn(torch, tx), name), (x.shape, x.stride())
 
 
+def _key(chance: random.Random, shape: tuple[int, ...], places: list[int]) -> Fn:
+    """What makes the same key in each library: tensors, lists or a mask, and slices beside them."""
+    own = chance.choice([[1], [2], [5], [2, 3]])
+    kind = chance.choice(["tensor", "tensor", "turned", "list", "mask"])
+    numbers = {
+        d: [chance.randrange(-shape[d], shape[d]) for _ in range(_product(own))] for d in places
+    }
+    truths = [chance.random() < 0.7 for _ in range(shape[places[0]])]
+    beside = [chance.choice([slice(None), slice(None), slice(0, 2)]) for _ in shape]
+
+    def index(lib: Any, d: int) -> Any:
+        if kind == "mask":
+            return lib.tensor(truths)
+        if kind == "list":
+            return numbers[d]
+        at = lib.tensor(numbers[d])
+        return at.reshape(own[::-1]).t() if kind == "turned" and len(own) > 1 else at.reshape(own)
+
+    def key(lib: Any) -> Any:
+        parts: list[Any] = [*beside]
+        for d in places[:1] if kind == "mask" else places:
+            parts[d] = index(lib, d)
+        return tuple(parts)
+
+    return key
+
+
+@pytest.mark.parametrize("places", [[0], [1], [-1], [0, 1], [1, 2], [0, 2], [0, 1, 2]])
+def test_what_indices_pick(places: list[int]) -> None:
+    """It lies as the tensor it is picked of, eagerly, in a recording and on the tape."""
+    chance = random.Random(str(places))
+    for turn in range(50):
+        shape = tuple(chance.choice([1, 2, 3, 4]) for _ in range(chance.choice([3, 4])))
+        x, tx = _operand(chance, shape)
+        key = _key(chance, tuple(x.shape), places)
+        want = tx[key(torch)]
+        followed = x.detach().requires_grad_()
+        outs = [x[key(ad)], followed[key(ad)].detach()]
+        if turn < 3:
+            outs.append(capture(lambda x: x[key(ad)])(x))  # noqa: B023
+        for out in outs:
+            assert out.tolist() == want.tolist()
+            if out.numel():  # else no stride means anything
+                assert _steps(out) == _steps(want), (x.shape, x.stride(), key(ad))
+
+
+def test_batches_of_images_that_are_shuffled_keep_their_channels_innermost() -> None:
+    images = ad.rand(6, 3, 8, 8).contiguous(memory_format=ad.channels_last)
+    for key in (ad.randperm(6), [1, 0], ad.arange(6) % 2 == 0, ad.tensor([[0, 1], [2, 3]])):
+        out = images[key]
+        assert out.flatten(0, -4).is_contiguous(memory_format=ad.channels_last)
+
+
 # Of one operand, in which some dimensions are repeated.
 REPEATED: dict[str, Fn] = {
     "exp": lambda lib, x: lib.exp(x),

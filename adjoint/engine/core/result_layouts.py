@@ -8,10 +8,10 @@ dimensions goes in that of memory (`order_in_memory`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any, Final
 
-from adjoint.engine.core.layout import is_dense, last_strides, lies_channels_last
+from adjoint.engine.core.layout import broadcast_strides, is_dense, last_strides, lies_channels_last
 from adjoint.engine.core.spec import contiguous_strides
 
 Shape = tuple[int, ...]
@@ -97,6 +97,50 @@ def _as_stacked(operands: Sequence[Place], shape: Shape, dim: int | None) -> Sha
     if strides is None:
         return None
     return (*strides[:dim], shape[dim + 1] * strides[dim], *strides[dim:])
+
+
+def block_position(dims: Sequence[int]) -> int:
+    """Where the dimensions that indices pick along `dims` stand in the result."""
+    adjacent = all(b == a + 1 for a, b in pairwise(dims))
+    return dims[0] if adjacent else 0
+
+
+def picked_places(operands: Sequence[Place], shape: Shape, dims: Sequence[int]) -> list[Place]:
+    """Where a tensor and the indices into it lie, seen as operands of the result's shape.
+
+    The tensor says nothing of the order of dimensions that indices pick, and these nothing of the
+    others': what is picked lies as what is computed element by element of such operands.
+
+    >>> picked_places([((2, 3, 4), (1, 2, 6)), ((5,), (1,))], (5, 3, 4), (0,))
+    [((5, 3, 4), (0, 2, 6)), ((5, 3, 4), (1, 0, 0))]
+    """
+    (_, steps), *indices = operands
+    at = block_position(dims)
+    rest = [step for d, step in enumerate(steps) if d not in dims]
+    rank = len(shape) - len(rest)
+    places = [(shape, (*rest[:at], *(0,) * rank, *rest[at:]))]
+    behind = len(rest) - at
+    for own, strides in indices:
+        if not own:
+            continue
+        # As if reshaped, with dimensions of one element before and behind: those have steps too.
+        seen = (*(1,) * (at + rank - len(own)), *own, *(1,) * behind)
+        outer = (own[0] * strides[0],) * (len(seen) - len(own) - behind)
+        reshaped = (*outer, *strides, *strides[-1:] * behind)
+        places.append((shape, broadcast_strides(seen, reshaped, shape)))
+    return places
+
+
+def lie_in_order(sizes: Sequence[int], steps: Sequence[int]) -> bool:
+    """Whether dimensions lie in memory as they are counted, none of several repeated.
+
+    What indices that do so pick along others lies row by row (`picked_places`).
+
+    >>> lie_in_order((2, 3), (7, 2)), lie_in_order((2, 3), (1, 2)), lie_in_order((2, 1), (1, 1))
+    (True, False, True)
+    """
+    outer = [*zip(steps, sizes, strict=True)]
+    return all(a > b > 0 or (a == b > 0 and n >= m) for (a, n), (b, m) in pairwise(outer))
 
 
 # How results lie, from where operands do, the result's shape and the parameter `dim`; None: rows.

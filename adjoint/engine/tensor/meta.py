@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from adjoint.engine.core.device import Device
+from adjoint.engine.core.layout import format_strides, preserve_format
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.tensor.storage import Storage, Window
@@ -59,6 +60,8 @@ def infer_only(record: Record, operands: tuple[Any, ...], params: dict[str, Any]
         out = symbolic_view(operands[0], inferred, record, params)
         mark_view(out, operands[0])
         return out
+    if "device" in params and not record.creates:
+        return _moved(operands[0], inferred)
     many = not isinstance(inferred, Spec)
     specs = tuple(inferred) if many else (inferred,)
     outs = []
@@ -66,6 +69,11 @@ def infer_only(record: Record, operands: tuple[Any, ...], params: dict[str, Any]
         strides = result_strides(record, operands, params, spec.shape)
         outs.append(blank(spec, params.get("strides") if strides is None else strides))
     return tuple(outs) if many else outs[0]
+
+
+def _moved(x: Tensor, spec: Spec) -> Tensor:
+    """A tensor without its elements: it lies as a copy does."""
+    return blank(spec, format_strides("to", spec.shape, tuple(x.stride()), preserve_format))
 
 
 def blank(spec: Spec, strides: tuple[int, ...] | None = None) -> Tensor:

@@ -14,7 +14,7 @@ from adjoint.engine.core.layout import (
     preserve_format,
 )
 from adjoint.engine.core.operations.record import Record, is_tensor
-from adjoint.engine.core.result_layouts import RULES, Place
+from adjoint.engine.core.result_layouts import RULES, Place, picked_places
 from adjoint.engine.core.spec import contiguous_strides, is_larger, same_shape
 
 Shape = tuple[int, ...]
@@ -42,6 +42,10 @@ def result_strides(
     places = [
         (tuple(x._array.shape), tuple(x.stride())) if is_tensor(x) else ((), ()) for x in operands
     ]
+    if record.keeps_layout == "picked":
+        if not params.get("wrap", True):
+            return None
+        places = picked_places(places, shape, params["dims"])
     places = [place for place in places if len(place[0]) <= len(shape)]  # others are reduced
     numbers = [n for its, steps in places for n in (*its, *steps)]
     if _INTEGERS.issuperset(map(type, (*shape, *numbers))):

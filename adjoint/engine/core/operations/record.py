@@ -109,8 +109,10 @@ class Record:
     window: Callable[..., tuple[tuple[int, ...], int]] | None = None  # views: strides and offset
     is_view: bool = False  # whether it states a window
     # The result lies in memory as operands of its shape do, or as the first one, or by one of the
-    # rules of `core.result_layouts`; else row by row.
-    keeps_layout: bool | Literal["first", "images", "convolved", "joined", "stacked"] = False
+    # rules of `core.result_layouts`; else row by row. What indices pick lies as its source.
+    keeps_layout: bool | Literal["first", "images", "convolved", "joined", "stacked", "picked"] = (
+        False
+    )
     native_check: bool = False  # the array library's own shape check is as strict as `infer`
     compose: Callable[..., Any] | None = None  # composites
     infer_specs: Callable[..., Any] | None = None  # of their results; None: compose it and see

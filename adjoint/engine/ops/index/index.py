@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, int32, int64, uint8
@@ -11,6 +10,7 @@ from adjoint.engine.core.errors import BoundsError, DTypeError, ShapeError, Shap
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.result_layouts import block_position
 from adjoint.engine.core.spec import Spec, broadcast_shapes
 from adjoint.engine.ops.shape.convert import lying_as
 
@@ -19,14 +19,9 @@ if TYPE_CHECKING:
 
 # INDEX(x, *indices, dims): indices[i] picks along dims[i]; they broadcast together. Indices are
 # int64, in range or negative within range (wrap=False refuses negative ones). The picked block
-# stands where the first of `dims` stood if `dims` are adjacent, else in front.
+# stands where the first of `dims` stood if `dims` are adjacent, else in front. The result lies as x
+# does (`picked_places`); of whole slices, where negative ones are refused, row by row.
 Dims = tuple[int, ...]
-
-
-def block_position(dims: Dims) -> int:
-    """Where the picked dimensions stand in the result."""
-    adjacent = all(b == a + 1 for a, b in pairwise(dims))
-    return dims[0] if adjacent else 0
 
 
 def selected_shape(shape: Sequence[int], picked: Sequence[Sequence[int]], dims: Dims) -> Dims:
@@ -75,6 +70,7 @@ INDEX: Record = linear(
     None,
     operands=("x", "*indices"),
     batch=_index_batch,
+    keeps_layout="picked",
     native_check=True,
     rounding="exact",
     fragment="computed",

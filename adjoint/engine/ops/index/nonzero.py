@@ -28,6 +28,7 @@ from adjoint.engine.core.errors import DTypeError, DTypeTypeError
 from adjoint.engine.core.operations.families import depends_on_values, primitive, sized_by_values
 from adjoint.engine.core.operations.public import may_be_small, public
 from adjoint.engine.core.operations.record import HOOKS, Record
+from adjoint.engine.core.result_layouts import lie_in_order
 from adjoint.engine.core.spec import Spec, broadcast_shapes
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import need_tensor
@@ -145,6 +146,9 @@ def chosen_by(x: Tensor, mask: Tensor) -> Tensor | None:
         return None
     if elements.size > FEW:
         return None
+    covered = mask_array.ndim
+    if not lie_in_order(elements.shape[covered:], elements.strides[covered:]):
+        return None  # what is chosen lies otherwise, too
     if not mask_array.ndim or not may_be_small(x) or (CONTEXT.grad_enabled and x.requires_grad):
         return None
     return HOOKS.array.wrap(ascontiguousarray(elements[mask_array]))

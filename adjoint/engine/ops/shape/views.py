@@ -286,19 +286,26 @@ def _slice_infer(x: Spec, index: Index) -> Spec:
 
 def _slice_window(x: Tensor, index: Index) -> Window:
     old = iter(x.stride())
-    strides: list[int] = []
+    shown: list[tuple[int, int] | None] = []  # stride and size of each dimension that there was
     offset = x.storage_offset()
     for entry in index:
         if entry is None:
-            strides.append(1)
+            shown.append(None)
             continue
         stride = next(old)
         if isinstance(entry, int):
             offset += entry * stride
         else:
-            offset += entry[0] * stride
-            strides.append(entry[2] * stride)
-    return tuple(strides), offset
+            start, stop, step = entry
+            offset += start * stride
+            shown.append((step * stride, -((start - stop) // step)))
+    strides: list[int] = []
+    over = 1  # a new dimension steps over the next one, as in eager mode
+    for each in reversed(shown):
+        stride, size = (over, 1) if each is None else each
+        strides.append(stride)
+        over = stride * size
+    return tuple(reversed(strides)), offset
 
 
 def _embed(g: Tensor, x_spec: Spec, chain: Any) -> Tensor:

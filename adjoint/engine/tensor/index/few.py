@@ -17,6 +17,7 @@ from numpy import ndarray
 
 from adjoint.engine.core.operations.public import may_be_small
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.result_layouts import lie_in_order
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.elementwise.comparison import FEW
 from adjoint.engine.tensor.tensor import Tensor
@@ -115,12 +116,33 @@ def taken(x: Tensor, key: Any) -> Tensor | None:
         return None
     shown, picks = keys
     try:
-        selected = array[shown][picks]
+        view = array[shown]
+        if not _gives_rows(array, view, picks):
+            return None
+        selected = view[picks]
     except IndexError:
         return None
     # Where slices come first NumPy's result is a transposed array.
     own = selected.base is None and selected.flags.c_contiguous
     return HOOKS.array.wrap(selected if own else selected.copy())
+
+
+def _gives_rows(array: Any, view: Any, picks: Keys) -> bool:
+    """Whether what is picked of this part of an array surely lies row by row."""
+    rest: list[int] = []
+    at = 0
+    for k in picks:
+        if k.__class__ is ndarray:
+            if k.ndim > 1 and k.dtype != BOOL and (not k.flags.c_contiguous or 1 in k.shape):
+                return False
+            at += k.ndim if k.dtype == BOOL else 1
+        else:
+            rest.append(at)
+            at += 1
+    if array.flags.c_contiguous and 1 not in array.shape:
+        return True
+    rest += range(at, view.ndim)
+    return lie_in_order([view.shape[d] for d in rest], [view.strides[d] for d in rest])
 
 
 def put(array: Any, key: Any, source: Any) -> bool:

@@ -19,6 +19,7 @@ from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.large import AT_ONCE
 from adjoint.engine.core.operations.public import may_be_small, public
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.result_layouts import block_position
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import fits_a_word
 from adjoint.engine.core.value import TensorBase
@@ -29,7 +30,6 @@ from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.index import (
     INDEX,
     INDEX_PUT,
-    block_position,
     check_mask,
     expand_mask,
     fit_values,

@@ -37,11 +37,13 @@ def _as_said(xp: Any, out: Array, rule: Any, places: tuple[ArrayPlace, ...], dim
 @lru_cache(maxsize=1 << 12)
 def _wanted(rule: Any, places: tuple[ArrayPlace, ...], shape: Shape, dim: Any) -> Shape | None:
     """The strides of a result, in elements; None: rows, as kernels give them."""
-    seen = [
-        (its, unit_strides(its, tuple([step // size for step in steps])))
-        for its, steps, size in places
-    ]
-    return RULES[rule](seen, shape, dim)
+    return RULES[rule]([in_elements(place) for place in places], shape, dim)
+
+
+def in_elements(place: ArrayPlace) -> tuple[Shape, Shape]:
+    """An array's shape and strides, these in elements."""
+    shape, steps, size = place
+    return shape, unit_strides(shape, tuple([step // size for step in steps]))
 
 
 def with_strides(xp: Any, array: Array, wanted: Shape) -> Array:

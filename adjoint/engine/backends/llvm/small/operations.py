@@ -25,6 +25,7 @@ from adjoint.engine.backends.llvm.small.rows import (
 )
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.reductions import reduced_shape
+from adjoint.engine.core.result_layouts import block_position
 from adjoint.engine.ops.elementwise import (
     bounds,
     condition,
@@ -445,13 +446,13 @@ def picked_at(
 def around(array: Array, dims: tuple[int, ...], block: Sequence[int]) -> list[int]:
     """The steps of an array at the dimensions that are not indexed, with a block's where it is."""
     rest = [step for d, step in enumerate(array.strides) if d not in dims]
-    first = index.block_position(dims)
+    first = block_position(dims)
     return [*rest[:first], *block, *rest[first:]]
 
 
 def beside(at: Array, dims: tuple[int, ...], rank: int) -> list[int]:
     """The steps of a block's index, which stays where it is along the other dimensions."""
-    first = index.block_position(dims)
+    first = block_position(dims)
     return [*[0] * first, *at.strides, *[0] * (rank - len(dims) - first)]
 
 
@@ -465,6 +466,15 @@ def write_index(
     steps = [around(a, dims, none), beside(at.array, dims, a.ndim), [*place.array.strides]]
     pick(w, f"gather{a.itemsize}", [x, at, place], out.shape, steps, count, along)
     return place
+
+
+def block_in_order(values: Array, first: int, rank: int) -> bool:
+    """Whether NumPy puts values in the order of their indices: the rest of them may lie anyhow."""
+    if one_piece(values):
+        return True
+    steps = [*zip(values.shape, values.strides, strict=True)][first : first + rank]
+    block = [step for size, step in steps if size != 1]
+    return block == sorted(block, reverse=True) and all(step > 0 for step in block)
 
 
 @writes(index.INDEX_PUT)
@@ -487,13 +497,15 @@ def write_index_put(
     if accumulate:
         fits = out.dtype.char in "fdl"
     else:
-        in_order = all(one_piece(p.array) for p in (values, *indices))
+        in_order = all(one_piece(i.array) for i in indices) and block_in_order(
+            values.array, block_position(dims), indices[0].array.ndim
+        )
         same = len({p.array.shape for p in indices}) == 1
         fits = (values.array.size == 1 or (in_order and same)) and out.dtype.kind in "fiub"
     if not fits:
         raise NoRow
     place = w.copy(x, w.scratch(out))
-    array, first = place.array, index.block_position(dims)
+    array, first = place.array, block_position(dims)
     at, count, along = picked_at(w, place, indices, dims)
     rest = [size for d, size in enumerate(array.shape) if d not in dims]
     shape = (*rest[:first], *at.array.shape, *rest[first:])

@@ -14,10 +14,13 @@ from adjoint.engine.backends.array.buffers import Buffers
 from adjoint.engine.backends.array.devices import library
 from adjoint.engine.backends.array.dtypes import accumulator
 from adjoint.engine.backends.array.kernels.order import choosing
+from adjoint.engine.backends.array.memory.laying import ArrayPlace, in_elements, with_strides
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.backends.array.table import lowers, on_device, row_major
 from adjoint.engine.core.errors import BoundsError
+from adjoint.engine.core.layout import elementwise_strides
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.result_layouts import picked_places
 from adjoint.engine.core.state import determinism
 from adjoint.engine.ops.index import gather, index, nonzero, scatter
 from adjoint.engine.tensor.tensor import DTYPE_OF, wrap
@@ -72,6 +75,43 @@ def _renamed(name: str, error: IndexError, wrap: bool = True) -> IndexError:
 
 @lowers(index.INDEX)
 def index_(xp: Any, x: Array, *indices: Array, dims: tuple[int, ...], wrap: bool = True) -> Array:
+    in_rows = x.flags.c_contiguous and 1 not in x.shape
+    if not wrap or (in_rows and all(picks.flags.c_contiguous for picks in indices)):
+        return _index_in_rows(xp, x, *indices, dims=dims, wrap=wrap)
+    out = _index_in_memory_order(xp, x, indices[0], dims[0]) if len(dims) == 1 else None
+    if out is None:
+        out = _index_in_rows(xp, x, *indices, dims=dims, wrap=wrap)
+    places = tuple([(a.shape, a.strides, a.itemsize) for a in (x, *indices)])
+    return with_strides(xp, out, _picked_strides(places, out.shape, dims))
+
+
+def _index_in_memory_order(xp: Any, x: Array, picks: Array, dim: int) -> Array | None:
+    """What a vector picks, found in the order of memory: by rows, where its result mostly lies.
+
+    None where x lies in order, or where an index is out of bounds of one of its own dimensions.
+    """
+    order = tuple(sorted(range(x.ndim), key=lambda d: -x.strides[d]))
+    if picks.ndim != 1 or order == tuple(range(x.ndim)):
+        return None
+    at = (order.index(dim),)
+    try:
+        out = _index_in_rows(xp, x.transpose(order), picks, dims=at, wrap=True)
+    except IndexError:
+        return None
+    return out.transpose([order.index(d) for d in range(x.ndim)])
+
+
+@lru_cache(maxsize=1 << 12)
+def _picked_strides(
+    places: tuple[ArrayPlace, ...], shape: tuple[int, ...], dims: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The strides, in elements, of what indices pick of an array: the first of these places."""
+    seen = [in_elements(place) for place in places]
+    return elementwise_strides(shape, picked_places(seen, shape, dims))
+
+
+def _index_in_rows(xp: Any, x: Array, *indices: Array, dims: tuple[int, ...], wrap: bool) -> Array:
+    """What indices pick, row by row."""
     # By flat positions it needs a third of the time.
     if len(dims) == x.ndim > 1 and x.flags.c_contiguous and indices[0].size > 64:
         positions = flat_positions(xp, x.shape, in_bounds(xp, x.shape, indices))
@@ -89,7 +129,7 @@ def index_(xp: Any, x: Array, *indices: Array, dims: tuple[int, ...], wrap: bool
         return out
     # Where the indexed block stays in the middle NumPy's result is a transposed array, with strides
     # of its own also where it is one slice.
-    return out.copy() if dims[0] else xp.ascontiguousarray(out)
+    return out.copy() if dims[0] else row_major(xp, out)
 
 
 def in_bounds(
