@@ -464,5 +464,10 @@ GENERAL = [
         lambda lib, x, g: lib.nn.functional.grid_sample(x, g, align_corners=True),
         tuple((RNG.normal(size=(1, 1, 3, 3)), GRID + moved) for moved in (0, 0.07)),
     ),
+    Row(
+        "windowed_frames",
+        lambda lib, x, w: lib.stft(x, 4, 3, window=w, return_complex=False).square(),
+        ((RNG.normal(size=9), RNG.normal(size=4)),),
+    ),
 ]
 ROWS = [*ELEMENTWISE, *GENERAL]

@@ -48,6 +48,11 @@ def under_autocast(fn: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def complex_of(x: Any, y: Any) -> Any:
+    """Numbers whose parts these are, in what complex numbers there are."""
+    return ad.complex(x.float(), y.float())
+
+
 def recurrent(kind: str, both: bool) -> Callable[..., Any]:
     """A recurrent layer's outputs, with its last states, without cuDNN, which would do all of it."""
 
@@ -77,6 +82,18 @@ CASES: dict[str, Case] = {
     "transposed": (lambda x: x.transpose(0, 1).exp() * 2, (draw(6, 9),)),
     "strided": (lambda x: x[:, 1::2] + 1, (draw(6, 9),)),
     "shifted": (lambda x: x.reshape(-1)[1:].tanh(), (draw(5, 13),)),
+    "complex": (
+        lambda x, y: ad.view_as_real(complex_of(x, y) * complex_of(y, x[:1]) / 3j).abs(),
+        (draw(5, 6), draw(5, 6)),
+    ),
+    "complex by a number": (
+        lambda x, y: ad.view_as_real(complex_of(x, y) / 2.5 + complex_of(y, x) * 0.5 - 3.0),
+        (draw(5, 6), draw(5, 6)),
+    ),
+    "spectrum": (
+        lambda x, y: (ad.fft.rfft(x.float()) * ad.fft.rfft(y.float()).conj()).abs(),
+        (draw(3, 10), draw(10)),
+    ),
     "sum": (lambda x: x.sum(1) + x.sum(), (draw(9, 17),)),
     "extremes": (lambda x: x.amax(1), (draw(9, 17),)),
     "softmax": (lambda x: F.softmax(x, -1), (draw(5, 33),)),

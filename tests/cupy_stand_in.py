@@ -25,6 +25,9 @@ class Pointer:
     def __init__(self, ptr: int, mem: Any = None) -> None:
         self.ptr, self.device_id, self.mem = ptr, 0, mem
 
+    def __add__(self, count: int) -> Pointer:
+        return Pointer(self.ptr + count, self.mem)
+
     def memset_async(self, value: int, size: int) -> None:
         ctypes.memset(self.ptr, value, size)
 
@@ -45,8 +48,16 @@ class CupyArray(np.ndarray[Any, Any]):
 
     is_run = True  # whether kernels write to it
 
-    def __new__(cls, shape: Any, dtype: Any = np.float64) -> CupyArray:
+    def __new__(
+        cls, shape: Any, dtype: Any = np.float64, memptr: Any = None, strides: Any = None
+    ) -> CupyArray:
         sizes = shape if isinstance(shape, tuple) else (shape,)
+        if memptr is not None:  # a view of what is there, which its room keeps
+            least = memptr.mem.ctypes.data
+            size = memptr.mem.nbytes + 512
+            room: Any = (ctypes.c_char * size).from_address(least)
+            room.held = memptr.mem
+            return np.ndarray.__new__(cls, sizes, dtype, room, memptr.ptr - least, strides)
         size = int(np.prod(sizes)) * np.dtype(dtype).itemsize
         room = (np.empty if cls.is_run else np.zeros)(size + 512, np.uint8)
         start = -room.ctypes.data % 256

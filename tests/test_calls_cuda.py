@@ -64,6 +64,12 @@ def again(name: str, *more: Any) -> Callable[[Any], Any]:
     return run
 
 
+def gradient_of_nothing(x: Any) -> Any:
+    """By a matrix without elements: a program that launches nothing."""
+    x = x.clone().requires_grad_()
+    return ad.autograd.grad(product_of_factors(x).sum(), x)[0]
+
+
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 # Draws, and sums whose terms come in one order: the CPU's bits.
 EXACT: dict[str, Call] = {
@@ -87,6 +93,14 @@ EXACT: dict[str, Call] = {
         )
     },
     "normal": (lambda u: ad.normal(u, u + 1), (uniform(60, 70),)),
+    "digamma at its poles": (
+        lambda n: ad.stack([n.digamma().isnan(), n.digamma().isinf()]), (np.arange(-4, 5),)
+    ),
+    "logic of complex numbers": (
+        lambda x, y: ad.stack([ad.logical_xor(x, y), ad.logical_and(x, y), ad.logical_not(x)]),
+        (np.array([0, 1j, 0, 2]), np.array([0, 0, 1 + 1j, 1j])),
+    ),
+    "gradients of factors of nothing": (gradient_of_nothing, (normal(0, 0),)),
     "avg_pool": (lambda x: F.avg_pool2d(x, 3, 2, 1), (normal(2, 3, 17, 19),)),
     "avg_pool of halves": (lambda x: F.avg_pool2d(x.half(), 3, 2, 1), (normal(2, 3, 17, 19),)),
     "adaptive": (lambda x: F.adaptive_avg_pool2d(x, (5, 7)), (normal(2, 3, 17, 19),)),

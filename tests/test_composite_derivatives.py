@@ -317,6 +317,7 @@ WITHIN = {
     "ctc_loss_program",  # in tests/test_ctc_programs.py
     "embedding_bag_whole",  # on a GPU: tests/test_bags_cuda.py
     "embedding_bag_spread",
+    "weighted_half",  # of rules of transforms
     "embedding_sparse",
     "moved_statistic",  # off the tape
     "sort",

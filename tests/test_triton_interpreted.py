@@ -19,7 +19,7 @@ from tests.triton_programs import PROGRAMS
 
 pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) interprets the kernels")
 QUICK = (
-    "chain", "bfloat16", "integers", "extremes", "norm", "long rows", "picked", "put", "draws",
+    "chain", "complex", "bfloat16", "integers", "extremes", "norm", "long rows", "picked", "put", "draws",
     "beams", "extremes with NaN", "integer products", "grouped products of halves", "scaled products to halves",
 )  # fmt: skip
 
@@ -139,6 +139,11 @@ def several_sizes() -> None:
         compiled(x, k).sum().backward()
     assert compiled.traces == 2
     assert not any(p.shares_plans for held in compiled.programs.values() for p in held)
+    for rows, columns, dtype in ((0, 3, ad.float32), (2, 0, ad.float32), (0, 3, ad.bfloat16)):
+        empty = ad.nn.Linear(columns, 4, dtype=dtype)
+        x = ad.randn(rows, columns, dtype=dtype)
+        got = ad.compile(empty, backend="interpreted-triton")(x)
+        ad.testing.assert_close(got, empty(x))
 
 
 def profile() -> None:

@@ -30,6 +30,15 @@ def integers(x: Any) -> Any:
     return n // 3, (x * 100).long() % 7, (x * 10).to(ad.int8) * 5, n.fmod(5), n & 6, n << 2
 
 
+def complex_parts(x: Any, y: Any) -> Any:
+    """Complex numbers made, computed with and taken apart, and the gradients of that."""
+    x, y = (v.detach().requires_grad_() for v in (x, y))
+    z = ad.complex(x, y) * ad.complex(y, x[:1]) / (2 + 1j)
+    out = z.abs() + ad.view_as_real(z.conj() + z.exp())[..., 1]
+    half = ad.fft.irfft(ad.fft.rfft(x) * z[:, :4].sgn(), n=7)
+    return out, z, half, *ad.autograd.grad(out.sum() + (half * half).sum(), (x, y))
+
+
 def heads(x: Any) -> Any:
     h = x.reshape(2, 6, 2, 5).transpose(1, 2)
     mask = ad.ones(6, 6, device=x.device).tril()
@@ -453,6 +462,7 @@ def put_into_state(device: str, **how: Any) -> None:
 
 PROGRAMS: dict[str, Program] = {
     "chain": (lambda x: (x.exp() + 1).log() * x.tanh() / (x * x + 1).sqrt(), small),
+    "complex": (complex_parts, lambda: (ad.randn(4, 7), ad.randn(4, 7))),
     "functions": (
         lambda x: (
             x.sin() + x.cos() + x.erf() + x.sigmoid() + x.abs().pow(1.7) + x.expm1(),

@@ -33,6 +33,7 @@ EAGER = (
     "adjoint.engine.ops.shape.views",
     "adjoint.engine.ops.shape.dims",
     "adjoint.engine.ops.shape.select",
+    "adjoint.engine.ops.shape.frames",
     "adjoint.engine.ops.shape.strided",
     "adjoint.engine.ops.shape.reinterpret",
     "adjoint.engine.ops.shape.split",

@@ -49,3 +49,8 @@ def put(target: Any, source: Any) -> None:
 def accumulator(d: DType) -> np.dtype[Any]:
     """The dtype arithmetic on `d` is carried out in: halves compute in float32."""
     return NUMPY_OF[dt.float32 if d.is_half else d]
+
+
+def bits_in(d: DType, value: Any) -> int:
+    """A number as an element of a dtype, and that as a whole number of as many bits."""
+    return int(np.array([value]).astype(NUMPY_OF[d]).view(f"i{d.itemsize}")[0])

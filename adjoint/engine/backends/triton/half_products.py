@@ -22,6 +22,7 @@ from typing import Any
 
 from adjoint.engine.backends.triton.choices import is_plain_view
 from adjoint.engine.backends.triton.templates.attention import BACKWARD
+from adjoint.engine.compiler.lower.legalise import empty
 from adjoint.engine.core.dtype import DType, bfloat16, float32
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
@@ -148,7 +149,7 @@ class Narrowing:
     def product(self, node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...] | None:
         """A product in float32 of what were halves."""
         dtypes = {half_of(x) for x in inputs}
-        if len(dtypes) != 1 or None in dtypes:
+        if len(dtypes) != 1 or None in dtypes or empty(node, inputs):
             return None
         halves = tuple(self.half(x) for x in inputs)
         results = self.builder.graph.add_node(
@@ -210,9 +211,14 @@ def is_sum(x: Value) -> bool:
 
 
 def is_matmul(x: Value) -> bool:
-    """Whether a value is a matrix product's, of which nothing was made yet."""
+    """Whether a value is a matrix product's, of which nothing was made yet.
+
+    Those of no elements stay as they are: the eager table has them, and takes two operands.
+    """
     node = x.node
-    return node is not None and node.record.name == "matmul" and len(node.inputs) == 2
+    if node is None or node.record.name != "matmul" or len(node.inputs) != 2:
+        return False
+    return not empty(node, node.inputs)
 
 
 def half_of(x: Any) -> DType | None:

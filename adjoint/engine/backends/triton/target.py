@@ -36,9 +36,9 @@ from adjoint.engine.backends.triton.templates import (
 from adjoint.engine.backends.triton.templates.convolution import Convolver
 from adjoint.engine.backends.triton.templates.groups import template as groups
 from adjoint.engine.backends.triton.templates.long_attention import Attender, LongAttention
-from adjoint.engine.backends.triton.templates.windows import pooling, resampling
+from adjoint.engine.backends.triton.templates.windows import padding, pooling, resampling, sliding
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
-from adjoint.engine.compiler.lower import joins
+from adjoint.engine.compiler.lower import joins, pair_functions, pairs
 from adjoint.engine.compiler.memory.places import ALIGN as ROOM
 from adjoint.engine.compiler.memory.places import ARENA, INPUT, OWN, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Launch, Step
@@ -78,16 +78,17 @@ class TritonTarget(Target):
     absorbs = True
     reads_rows = True
     permutes = True
+    reads_parts = True
     small = 1 << 16
     kept_whole = frozenset[str]().union(
-        attention.TEMPLATES, groups.TEMPLATES, moments.TEMPLATES, pooling.TEMPLATES,
-        resampling.TEMPLATES, scaled.TEMPLATES, statistics.TEMPLATES,
+        attention.TEMPLATES, groups.TEMPLATES, moments.TEMPLATES, padding.TEMPLATES,
+        pooling.TEMPLATES, resampling.TEMPLATES, scaled.TEMPLATES, statistics.TEMPLATES,
     )  # fmt: skip
     plain = {
         **joins.TEMPLATES, **attention.TEMPLATES, **groups.TEMPLATES, **integers.TEMPLATES,
-        **moments.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **resampling.TEMPLATES,
-        **rows.TEMPLATES,
-                **running.TEMPLATES, **scaled.TEMPLATES, **scans.TEMPLATES, **scatter.TEMPLATES,
+        **moments.TEMPLATES, **padding.TEMPLATES, **pairs.TEMPLATES, **pooling.TEMPLATES,
+        **product.TEMPLATES, **resampling.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES,
+        **scaled.TEMPLATES, **scans.TEMPLATES, **scatter.TEMPLATES, **sliding.TEMPLATES,
         **sorting.TEMPLATES, **statistics.TEMPLATES,
     }  # fmt: skip
 
@@ -123,6 +124,7 @@ class TritonTarget(Target):
         return ROOM if known else buffer.dtype.itemsize
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
+        graph = pair_functions.paired(graph, self.dtypes)
         graph = pooling.with_taps(narrow(add_rows(choose_parts(loop_casts(graph)))), self.device)
         if self.long_attention is not None:
             graph = self.long_attention.with_results(graph)

@@ -196,11 +196,11 @@ class Pairs:
 
     def filled(self, part: Part, shape: Any, real: DType, like: Spec) -> Value:
         """A part as a tensor of the whole shape."""
-        if part.__class__ is Value and part.spec.shape == shape and part.spec.dtype is real:
+        if part.__class__ is not Value or part.host:
+            return self.emit(FULL, part, shape=shape, dtype=real, device=like.device, strides=None)
+        if part.spec.shape == shape and part.spec.dtype is real:
             return part
         zeros = self.emit(FULL, 0.0, shape=shape, dtype=real, device=like.device, strides=None)
-        if part.__class__ is not Value:
-            return self.emit(FULL, part, shape=shape, dtype=real, device=like.device, strides=None)
         return self.emit(records.ADD, part, zeros)
 
     def pair(self, x: Any, real: DType) -> Pair:

@@ -24,7 +24,7 @@ from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, LONG_LINE
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.operations.small_calls import VIEWING, SmallCalls
+from adjoint.engine.core.operations.small_calls import SHAPE, VIEWING, SmallCalls
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.late_faults import look
@@ -52,6 +52,7 @@ SUMMED_ANYHOW = frozenset({"embedding_bag", "index_add", "scatter_add", "scatter
 SORTING = frozenset(
     {"argsort", "kthvalue", "median", "msort", "nanmedian", "nanquantile", "quantile", "sort"}
 )
+MOVING_CALLS = frozenset(SHAPE.split())
 ROUNDED = 256  # roundings of a sum
 MOST_TRIED = 16  # of them: to try one takes milliseconds, or what its kernels take to compile
 DEFAULT_LISTENERS.append(BY_KIND.clear)  # recordings depend on the default dtype
@@ -113,6 +114,8 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
             array = x._array
             if array.__class__ not in DEVICE_LAYOUTS or (array.size > MOST and not views):
                 return None
+            if array.dtype.kind == "c" and calls.name in MOVING_CALLS:
+                return None  # numbers as words are one kernel's each, their parts two (`as_words`)
             if calls.name in SORTING and is_one_line(calls.name, array, operands, params):
                 return None
             tensors.append(id(x))

@@ -220,6 +220,11 @@ class Fragments:
         self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]
     ) -> Any:
         """`forward` on a GPU (Note [quick keys])."""
+        if record.selects or record.name in MOVING:
+            words = as_device_words(record, operands)
+            if words is not None:
+                out = self.forward_on_device(record, words, params)
+                return None if out is None else wrap(out._array.view(complex64))
         # A composite that is differentiated part by part is a fragment only off the tape.
         if not record.one_node and CONTEXT.grad_enabled and is_tracked(operands):
             return None
@@ -417,7 +422,7 @@ def as_words(record: Record, operands: tuple[Any, ...]) -> tuple[Any, ...] | Non
     if not any(is_tensor(x) and x._array.size >= SEVERAL for x in operands):
         return None
     for k, x in enumerate(operands):
-        array = x._array if is_tensor(x) else None
+        array: Any = x._array if is_tensor(x) else None
         if array.__class__ is not ndarray:
             return None
         if array.dtype == complex64:
@@ -429,6 +434,26 @@ def as_words(record: Record, operands: tuple[Any, ...]) -> tuple[Any, ...] | Non
             return None  # the first operand's dtype, or one that is converted
         words.append(x)
     return tuple(words) if words else None
+
+
+def as_device_words(record: Record, operands: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The same of operands on a GPU, however few elements they have."""
+    first: Any = operands[0] if operands else None
+    if not is_tensor(first) or first._array.dtype.char != "F":
+        return None
+    words: list[Any] = []
+    for k, x in enumerate(operands):
+        array: Any = x._array if is_tensor(x) else None
+        if array.__class__ not in DEVICE_LAYOUTS:
+            return None
+        if array.dtype == complex64:
+            if array.data.ptr % 8:
+                return None
+            x = wrap(array.view(float64))
+        elif not (k and record.selects and array.dtype.kind in "iub"):
+            return None  # one that is converted
+        words.append(x)
+    return tuple(words)
 
 
 # What does the same with the real parts of numbers as with the imaginary ones, element by element

@@ -27,7 +27,10 @@ def _angle_partial(x: Tensor) -> Any:
 
 
 # Linear over the reals, not holomorphic: its transpose is itself.
-CONJ = linear("conj", lambda x: x, lambda g: g.conj(), batched_params=_unchanged, keeps_layout=True)
+CONJ = linear(
+    "conj", lambda x: x, lambda g: g.conj(), batched_params=_unchanged, keeps_layout=True,
+    fragment="device",
+)  # fmt: skip
 ANGLE = elementwise("angle", _angle_partial, promotion="real_float")
 COMPLEX = elementwise(
     "complex", 1, lambda: 1j, promotion="complex", accepts="f", tensors=2, fragment="device"

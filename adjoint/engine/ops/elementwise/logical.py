@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import is_tensor
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -25,6 +26,11 @@ LEFT_SHIFT = _bits("bitwise_left_shift", None, None, accepts="i")
 RIGHT_SHIFT = _bits("bitwise_right_shift", None, None, accepts="i")
 
 
+def _real(x: Any) -> Any:
+    """Whether complex elements are nonzero, as no GPU's library asks; others as given."""
+    return x != 0 if is_tensor(x) and x.dtype.is_complex else x
+
+
 @public(method=True, inplace=True, out=True)
 def logical_and(input: Tensor, other: Tensor) -> Tensor:
     """True where both elements are nonzero.
@@ -34,7 +40,7 @@ def logical_and(input: Tensor, other: Tensor) -> Tensor:
         >>> ad.logical_and(ad.tensor([True, True]), ad.tensor([True, False]))
         tensor([ True, False])
     """
-    return LOGICAL_AND(input, other)
+    return LOGICAL_AND(_real(input), _real(other))
 
 
 @public(method=True, inplace=True, out=True)
@@ -46,13 +52,13 @@ def logical_or(input: Tensor, other: Tensor) -> Tensor:
         >>> ad.logical_or(ad.tensor([True, False]), ad.tensor([False, False]))
         tensor([ True, False])
     """
-    return LOGICAL_OR(input, other)
+    return LOGICAL_OR(_real(input), _real(other))
 
 
 @public(method=True, inplace=True, out=True)
 def logical_xor(input: Tensor, other: Tensor) -> Tensor:
     """True where exactly one element is nonzero."""
-    return LOGICAL_XOR(input, other)
+    return LOGICAL_XOR(_real(input), _real(other))
 
 
 @public(method=True, inplace=True, out=True)
@@ -64,7 +70,7 @@ def logical_not(input: Tensor) -> Tensor:
         >>> ad.logical_not(ad.tensor([True, False]))
         tensor([False,  True])
     """
-    return LOGICAL_NOT(input)
+    return LOGICAL_NOT(_real(input))
 
 
 @public(method=True, inplace=True, out=True)

@@ -49,6 +49,7 @@ UNFOLD_WINDOWS: Record = linear(
     ),
     batch=_batch("unfold"),
     rounding="exact",
+    fragment="device",
 )
 
 # x (N, C, K..., L...) -> (N, C, S...)
@@ -59,6 +60,7 @@ FOLD_WINDOWS: Record = linear(
         g, kernel=kernel, stride=stride, padding=padding, dilation=dilation
     ),
     batch=_batch("fold"),
+    fragment="device",
 )
 
 

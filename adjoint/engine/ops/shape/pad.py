@@ -10,6 +10,7 @@ from numpy import ndarray
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.result_layouts import as_images
 from adjoint.engine.core.state.context import CONTEXT
@@ -25,7 +26,7 @@ from adjoint.engine.ops.shape.views import SLICE, scatter
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
-# What programs on the CPU move whole; pairs of numbers are two of them, others are rare.
+# What programs move whole; pairs of numbers are two of them, others are rare.
 PROGRAMMED = frozenset(
     {dt.bool_, dt.uint8, dt.int8, dt.int16, dt.int32, dt.int64}
     | {dt.float16, dt.bfloat16, dt.float32, dt.float64}
@@ -37,10 +38,17 @@ Widths = Sequence[tuple[int, int]]
 @method
 def constant_pad(self: Tensor, widths: Widths, value: Any) -> Tensor:
     """`value` added before and after each dimension; a negative width cuts (used by rules)."""
-    whole = CONTEXT.settled and self._array.__class__ is ndarray and self.dtype in PROGRAMMED
-    if whole and type(value) in (int, float, bool):
+    if _is_whole(self) and self.dtype in PROGRAMMED and type(value) in (int, float, bool):
         return CONSTANT_PAD(self, widths=tuple([tuple(pair) for pair in widths]), value=value)
     return _padded(self, widths, value)
+
+
+def _is_whole(x: Tensor) -> bool:
+    """Whether padding is one kernel: eager execution's, and that of its fragments on a GPU."""
+    kind, capture = x._array.__class__, CONTEXT.capture
+    if CONTEXT.settled:
+        return kind is ndarray or kind in DEVICE_LAYOUTS
+    return capture is not None and capture.keeps_strides and x.device.type == "cuda"
 
 
 def _padded(self: Tensor, widths: Widths, value: Any) -> Tensor:
@@ -92,7 +100,7 @@ def _cut(g: Tensor, widths: Widths) -> Tensor:
     return g.constant_pad([(-before, -after) for before, after in widths], 0)
 
 
-# Eager execution's on the CPU: in graphs, what it is composed of is part of larger programs.
+# Eager execution's: in graphs, what it is composed of is part of larger programs.
 CONSTANT_PAD = composite(
     "constant_pad",
     lambda x, widths, value: _padded(x, widths, value),

@@ -14,6 +14,7 @@ from adjoint.engine.core.spec import Spec, wrap_dim
 from adjoint.engine.ops.common.arguments import ints, whole
 from adjoint.engine.ops.common.memory_looks import check_inside, place_in_memory, room_in_memory
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
+from adjoint.engine.ops.shape.frames import OVERLAP_ADD
 from adjoint.engine.ops.shape.select import check_source
 from adjoint.engine.ops.shape.views import scatter
 
@@ -171,6 +172,9 @@ def _unfold_window(x: Tensor, dim: int, size: int, step: int) -> Window:
 
 def _unfold_transpose(g: Tensor, x_spec: Spec, dim: int, size: int, step: int) -> Tensor:
     """Windows overlap, so each element collects from all that show it."""
+    if g.device.type == "cuda":  # where that is one kernel
+        collected = OVERLAP_ADD(g.movedim(dim, -2), hop=step, length=x_spec.shape[dim])
+        return collected.movedim(-1, dim).contiguous()
     count = g.shape[dim]
     picked = (g.new_arange(count) * step).reshape(count, 1) + g.new_arange(size)
     return INDEX_PUT(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
-from adjoint.engine.core.operations.families import linear, primitive
+from adjoint.engine.core.operations.families import composite, linear, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec, wrap_dim
@@ -55,7 +55,7 @@ RFFT: Record = linear(
     "rfft",
     lambda x, dim, norm: _resized(x, dim, x.shape[dim] // 2 + 1, x.dtype.to_complex()),
     lambda g, x_spec, dim, norm: IRFFT(
-        g / _multiplicity(g, dim, x_spec.shape[dim]),
+        WEIGHTED_HALF(g, dim=dim, n=x_spec.shape[dim], divided=True),
         dim=dim,
         n=x_spec.shape[dim],
         norm=OPPOSITE[norm],
@@ -69,7 +69,9 @@ RFFT: Record = linear(
 IRFFT: Record = linear(
     "irfft",
     lambda x, dim, n, norm: _resized(x, dim, n, x.dtype.to_real()),
-    lambda g, dim, n, norm: _weighted(RFFT(g, dim=dim, norm=OPPOSITE[norm]), dim, n),
+    lambda g, dim, n, norm: WEIGHTED_HALF(
+        RFFT(g, dim=dim, norm=OPPOSITE[norm]), dim=dim, n=n, divided=False
+    ),
     batched_params=_shift,
     fragment="computed",
     pulled="computed",
@@ -90,16 +92,27 @@ def _of_pairs(x: Spec, way: str, dim: int, n: int, inverse: bool, norm: str) -> 
 SPECTRUM = primitive("spectrum", _of_pairs, None)
 
 
-def _multiplicity(x: Tensor, dim: int, n: int) -> Tensor:
-    """How often IRFFT counts each kept frequency: Note [half spectra]."""
-    k = x.new_arange(x.shape[dim])
-    alone = (k == 0).to(dt.int64) + (k + k == n).to(dt.int64)
-    weights = (2 - alone).to(x.dtype.to_real())
-    return weights.reshape((-1, *(1,) * (x.ndim - dim - 1)))
+def _weighted(x: Tensor, dim: int, n: int, divided: bool) -> Tensor:
+    """IRFFT counts a frequency twice, or once where it is its own opposite: Note [half spectra].
+
+    To multiply by one half rounds nothing, and is sooner done than to divide by two.
+    """
+    k = x.new_arange(x.shape[dim]).reshape((-1, *(1,) * (x.ndim - dim - 1)))
+    alone = k * (n - 2 * k) == 0
+    one = x.new_ones((), dtype=x.dtype.to_real())
+    return x * one.where(alone, 0.5 if divided else 2.0)
 
 
-def _weighted(x: Tensor, dim: int, n: int) -> Tensor:
-    return x * _multiplicity(x, dim, n)
+# WEIGHTED_HALF(x, dim, n, divided): a half spectrum times how often IRFFT counts each frequency, or
+# divided by it; a record so that on a GPU it is one kernel. It is its own transpose.
+WEIGHTED_HALF: Record = composite(
+    "weighted_half",
+    _weighted,
+    lambda g, dim, n, divided: WEIGHTED_HALF(g, dim=dim, n=n, divided=divided),
+    batched_params=_shift,
+    fragment="device",
+    lies_in_rows=True,
+)
 
 
 # -- arguments ----------------------------------------------------------------------------------

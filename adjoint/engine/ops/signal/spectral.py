@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import DTypeError, ShapeError, warn_user
-from adjoint.engine.core.operations.families import linear
+from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.ops.image.resample import resampled
+from adjoint.engine.ops.shape.frames import FRAME, OVERLAP_ADD
 from adjoint.engine.ops.shape.reinterpret import view_as_real
 from adjoint.engine.ops.signal.fft import FFT, IRFFT, RFFT
 
@@ -18,27 +18,30 @@ if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 
-def _same(params: dict[str, Any], size: int) -> dict[str, Any]:
-    return params
+def _windowed(x: Tensor, y: Tensor, hop: int) -> Tensor:
+    """On a GPU frames are read where they lie."""
+    size = y.shape[0]
+    if x.device.type == "cuda":
+        return x.unfold(-1, size, hop) * y
+    return FRAME(x, size=size, hop=hop) * y
 
 
-# FRAME(x, size, hop): (..., L) -> (..., T, size), frames `hop` apart; T = 1 + (L - size) // hop.
-FRAME: Record = linear(
-    "frame",
-    lambda x, size, hop: Spec(
-        (*x.shape[:-1], 1 + (x.shape[-1] - size) // hop, size), x.dtype, x.device
-    ),
-    lambda g, x_spec, hop: OVERLAP_ADD(g, hop=hop, length=x_spec.shape[-1]),
-    batched_params=_same,
-)
-# OVERLAP_ADD(x, hop, length): (..., T, size) -> (..., length), frames added where they were.
-OVERLAP_ADD: Record = linear(
-    "overlap_add",
-    lambda x, hop, length: Spec((*x.shape[:-2], length), x.dtype, x.device),
-    lambda g, x_spec, hop, length: FRAME(
-        g[..., : (x_spec.shape[-2] - 1) * hop + x_spec.shape[-1]], size=x_spec.shape[-1], hop=hop
-    ),
-    batched_params=_same,
+def _windowed_vjp(g: Tensor, x: Any, y: Any, needed: Any, x_spec: Spec, hop: int) -> Any:
+    back = OVERLAP_ADD(g * y, hop=hop, length=x_spec.shape[-1]) if needed[0] else None
+    if not needed[1]:
+        return back, None
+    frames = FRAME(x, size=g.shape[-1], hop=hop)
+    return back, (g * frames).sum((*range(g.ndim - 1),))
+
+
+# WINDOWED_FRAMES(x, y, hop): frames of x as long as the window y, and times it; both are real.
+WINDOWED_FRAMES = composite(
+    "windowed_frames",
+    _windowed,
+    operands=("x", "y"),
+    joint=_windowed_vjp,
+    joint_for={"x": ("y",), "y": ("x",)},
+    fragment="device",
 )
 
 
@@ -46,8 +49,7 @@ def _pad(x: Tensor, left: int, right: int, mode: str) -> Tensor:
     """Padded along the last dimension."""
     n = x.shape[-1]
     if mode == "constant":
-        zeros = x.new_zeros((*x.shape[:-1], left)), x.new_zeros((*x.shape[:-1], right))
-        return cat([zeros[0], x, zeros[1]], -1)
+        return x.constant_pad([*[(0, 0)] * (x.ndim - 1), (left, right)], 0)
     limit = {"reflect": n - 1, "circular": n, "replicate": max(left, right) if n else -1}
     if mode not in limit:
         raise NotImplementedError(
@@ -58,14 +60,7 @@ def _pad(x: Tensor, left: int, right: int, mode: str) -> Tensor:
             f"stft: padding size should be less than the corresponding input dimension, but got: "
             f"padding ({left}, {right}) of an input of size {n} in mode {mode!r}"
         )
-    i = x.new_arange(n + left + right) - left
-    if mode == "reflect":
-        i = (n - 1) - ((n - 1) - i.abs()).abs()
-    elif mode == "replicate":
-        i = i.clamp(0, n - 1)
-    else:
-        i = i.remainder(n)
-    return x[..., i]
+    return resampled(x, {x.ndim - 1: (mode, n, n + left + right, left)})
 
 
 def _window(name: str, window: Any, x: Tensor, n_fft: int, win_length: int) -> Any:
@@ -148,9 +143,11 @@ def stft(
     if align_to_window:
         input = _pad(input, (n_fft - length) // 2, (n_fft - length) // 2, "constant")
     shape = _window("stft", window, input, n_fft, length)
-    frames = FRAME(input, size=n_fft, hop=hop)  # (B?, T, n_fft)
-    if shape is not None:
-        frames = frames * shape
+    if shape is not None and shape.dtype is input.dtype and input.dtype.is_floating_point:
+        frames = WINDOWED_FRAMES(input, shape, hop=hop)  # (B?, T, n_fft)
+    else:
+        frames = FRAME(input, size=n_fft, hop=hop)
+        frames = frames if shape is None else frames * shape
     last, norm = frames.ndim - 1, "ortho" if normalized else "backward"
     if frames.dtype.is_complex or onesided is False:
         frames = frames.to(frames.dtype.to_complex())

@@ -333,8 +333,8 @@ class DirectProgram:
         if not self.only or DEVICE_LAYOUTS[array.__class__](array) != (self.machine.index, False):
             return False
         (k, shape, dtype, _), *_ = self.results
-        if array.dtype != dtype:
-            return False
+        if array.dtype != dtype or (array.dtype.kind == "c" and len(self.works) > 1):
+            return False  # a kernel of one part may read the other, which is written by then
         if k in self.layouts:
             return (array.shape, array.strides) == self.layouts[k]
         return array.flags.c_contiguous and array.shape == tuple(shape)
@@ -491,6 +491,8 @@ class DirectProgram:
                 yield f"if uses_tf32() is not {self.tf32}: return anew(inputs, targets)"
             yield f"code = {call}"
             yield f"if code: refused(code, lambda: {call})"
+            return
+        if not self.told and not self.launches:  # of no elements
             return
         yield "with lock:"
         for number in self.told:

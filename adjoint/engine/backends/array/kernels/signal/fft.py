@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.table import lowers
-from adjoint.engine.ops.signal import fft, spectral
+from adjoint.engine.backends.array.table import lowers, on_device
+from adjoint.engine.ops.shape import frames
+from adjoint.engine.ops.signal import fft
 
 Array = Any
 
@@ -89,6 +90,8 @@ def spectrum(xp: Any, x: Array, way: str, dim: int, n: int, inverse: bool, norm:
         if way == "back":
             return irfft(xp, numbers, dim, n, norm)
         out = fft_(xp, numbers, (dim,), inverse, norm)
+    if on_device(xp):  # the same memory, not copied part by part
+        return xp.ascontiguousarray(out).view(x.dtype).reshape((*out.shape, 2))
     return xp.stack([out.real, out.imag], axis=-1)
 
 
@@ -102,12 +105,12 @@ def _windows(xp: Any, x: Array, start: int, count: int, size: int, hop: int) -> 
     )
 
 
-@lowers(spectral.FRAME)
+@lowers(frames.FRAME)
 def frame(xp: Any, x: Array, size: int, hop: int) -> Array:
     return _windows(xp, x, 0, 1 + (x.shape[-1] - size) // hop, size, hop).copy()
 
 
-@lowers(spectral.OVERLAP_ADD)
+@lowers(frames.OVERLAP_ADD)
 def overlap_add(xp: Any, x: Array, hop: int, length: int) -> Array:
     out = xp.zeros((*x.shape[:-2], length), x.dtype)
     count, size = x.shape[-2:]

@@ -32,7 +32,8 @@ def polygamma(xp: Any, x: Array, n: int) -> Array:
     if n == 0:
         value = function(xp, "psi")(x)
         zero = xp.copysign(xp.asarray(math.inf, x.dtype), -x)
-        return xp.where(x == 0, zero, value)
+        pole = (x < 0) & (x == xp.floor(x))  # where CuPy's is infinite, and SciPy's is not
+        return xp.where(x == 0, zero, xp.where(pole, xp.asarray(math.nan, x.dtype), value))
     scale = math.factorial(n) * (1 if n % 2 else -1)
     value = scale * function(xp, "zeta")(xp.asarray(n + 1.0, x.dtype), x)
     if n > 1:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import numpy as np
-
-from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.dtypes import bits_in
 from adjoint.engine.backends.llvm.templates.padding.kernel import OUTER, Padding, PadWords
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
@@ -51,12 +49,6 @@ def merged(shape: tuple[int, ...], strides: tuple[int, ...] | None, node: Node) 
     return dims or [(1, 0, 0, 1)]
 
 
-def bits_of(value: Any, dtype: Any) -> int:
-    """A number as a whole one of as many bits."""
-    array = np.array([value]).astype(NUMPY_OF[dtype])
-    return int(array.view(f"i{dtype.itemsize}")[0])
-
-
 def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
@@ -73,7 +65,7 @@ def steps(
     words = PadWords(
         source=Address(source.buffer, (source.offset + cut) * item),
         out=Address(out.buffer, out.offset * item),
-        value=bits_of(node.params["value"], spec.dtype),
+        value=bits_in(spec.dtype, node.params["value"]),
         rows=count, before=max(before, 0), kept=n + min(before, 0) + min(after, 0),
         after=max(after, 0),
         sizes=[*sizes, *nothing],

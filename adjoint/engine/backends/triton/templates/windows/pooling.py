@@ -83,7 +83,12 @@ class Walk:
     """A kernel's lines: what goes through all elements of a result, in the order they lie in."""
 
     def __init__(
-        self, out: Place, places: list[Place], aligned: list[bool], block: int = BLOCK
+        self,
+        out: Place,
+        places: list[Place],
+        aligned: list[bool],
+        block: int = BLOCK,
+        kind: str = "",  # what elements are moved as; else they are what they are
     ) -> None:
         self.size, self.block = prod(out.shape), block
         wide = max(map(span, (out, *places))) >= SMALL
@@ -94,9 +99,8 @@ class Walk:
             "    w = words.to(tl.pointer_type(tl.int64))",
         ]
         for i, (place, fine) in enumerate(zip(places, aligned, strict=True)):
-            pointer = (
-                f"tl.load(w + {i}).to(tl.pointer_type({memory_type(place.buffer.dtype.name)}))"
-            )
+            of = kind or memory_type(place.buffer.dtype.name)
+            pointer = f"tl.load(w + {i}).to(tl.pointer_type({of}))"
             self.lines.append(
                 f"    p{i} = tl.multiple_of({pointer}, {ALIGN})"
                 if fine

@@ -1,0 +1,126 @@
+"""How few launches calls on a GPU take, and that they give what the CPU gives.
+
+TRITON_INTERPRET=1 python -m tests.launches_on_a_gpu
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import adjoint as ad
+from adjoint.nn import functional as F
+
+# By name: a function, its operands, the launches of a call without the tape, and those of a call
+# with its gradient by all operands that are floats (None: it has none).
+LaunchCase = tuple[Callable[..., Any], tuple[Any, ...], int, int | None]
+
+
+def draw(*shape: int, dtype: Any = np.float32) -> Any:
+    """Numbers that are the same every time."""
+    return np.random.default_rng(len(shape) + sum(shape)).standard_normal(shape).astype(dtype)
+
+
+def whole(most: int, *shape: int) -> Any:
+    """The same of whole numbers."""
+    return np.random.default_rng(most).integers(0, most, shape)
+
+
+def last(x: Any) -> Any:
+    """Images whose channels lie innermost."""
+    return x.contiguous(memory_format=ad.channels_last)
+
+
+images = draw(2, 3, 6, 5)
+CASES: dict[str, LaunchCase] = {
+    "pad": (lambda x: F.pad(x, (1, 2, 0, 1), value=0.3), (images,), 1, 2),
+    "pad with more": (
+        lambda x: F.pad(x, (1, 0, 0, 0, 1, 2), value=float("inf")), (images,), 1, 2
+    ),
+    "pad and cut": (lambda x: F.pad(x, (-1, 2, 2, -3)), (images,), 1, 2),
+    "pad channels": (lambda x: F.pad(last(x), (1, 1, 1, 1)), (images,), 2, 4),
+    "pad columns": (lambda x: F.pad(x.transpose(2, 3)[:, 1:], (0, 3), value=2), (images,), 1, 4),
+    "pad halves": (lambda x: F.pad(x, (2, 1), value=0.1), (draw(4, 7, dtype=np.float16),), 1, 2),
+    "pad doubles": (lambda x: F.pad(x, (2, 1), value=0.1), (draw(4, 7, dtype=np.float64),), 1, 2),
+    "pad whole numbers": (lambda x: F.pad(x, (2, 1), value=-(2**40)), (whole(9, 4, 7),), 1, None),
+    "pad truth": (lambda x: F.pad(x, (0, 1), value=1), (draw(4, 7) > 0,), 1, None),
+    "unfold": (lambda x: F.unfold(x, (3, 2), 2, (1, 3), (2, 1)), (draw(2, 3, 8, 7),), 1, 2),
+    "fold": (
+        lambda x: F.fold(x, (6, 7), (3, 2), 1, (1, 0), (2, 3)), (draw(2, 12, 6),), 1, 2
+    ),
+    "fold apart": (lambda x: F.fold(x, (8, 7), 3, 2, 2, (1, 2)), (draw(2, 18, 32),), 1, 2),
+    "fold halves": (
+        lambda x: F.fold(x, (5, 5), 3), (draw(2, 18, 9, dtype=np.float16),), 1, 2
+    ),
+    "windows": (lambda x: x.unfold(1, 5, 2) * 1, (draw(4, 18, 3),), 1, 4),
+    "windows of rows": (lambda x: x.unfold(0, 3, 1).sum(-1), (draw(9, 2, 3),), 1, 4),
+    "stft": (
+        lambda x, w: ad.stft(x, 8, 3, window=w, return_complex=False), (draw(2, 40), draw(8)), 2, 11
+    ),
+    "stft of columns": (
+        lambda x, w: ad.stft(x.T, 9, 2, 5, w, pad_mode="circular", return_complex=True).abs(),
+        (draw(40, 2), draw(5)), 4, 14,
+    ),
+    "stft without a window": (
+        lambda x: ad.stft(x, 8, center=False, return_complex=True).abs(), (draw(33),), 2, 6
+    ),
+}  # fmt: skip
+
+
+def close(got: Any, want: Any, name: str) -> None:
+    """The same up to rounding, lying the same way."""
+    many = got if isinstance(got, tuple) else (got,)
+    wanted = want if isinstance(want, tuple) else (want,)
+    for k, (a, b) in enumerate(zip(many, wanted, strict=True)):
+        assert a.dtype is b.dtype, (name, k)
+        assert a.stride() == b.stride(), (name, k, a.stride(), b.stride())
+        here = a.detach().cpu().resolve_conj().numpy()
+        there = b.detach().resolve_conj().numpy()
+        rough = 2e-3 if b.dtype.itemsize == 2 else 2e-5
+        np.testing.assert_allclose(here, there, rough, rough, err_msg=f"{name}, result {k}")
+
+
+def called(name: str, device: str, *, followed: bool) -> Any:
+    """The results of a call, and of its gradient."""
+    fn, given, *_ = CASES[name]
+    xs = [ad.tensor(x, device=device) for x in given]
+    if not followed:
+        return fn(*xs)
+    floats = [x.requires_grad_() for x in xs if x.is_floating_point()]
+    out = fn(*xs)
+    g = ad.tensor(draw(*out.shape, dtype=out.dtype.name), device=device)
+    return out, *ad.autograd.grad(out, floats, g)
+
+
+def check(name: str, counted: Callable[[], int] | None = None) -> None:
+    """Calls until they are what they will stay; then so many launches."""
+    *_, forward, both = CASES[name]
+    for followed, most in ((False, forward), (True, both)):
+        if most is None:
+            continue
+        want = called(name, "cpu", followed=followed)
+        launches = -1
+        for _ in range(26 if counted and not followed else 3):
+            before = counted() if counted else 0
+            got = called(name, "cuda", followed=followed)
+            launches = counted() - before if counted else 0
+            if launches <= most:
+                close(got, want, name)
+        assert launches <= most, (name, followed, launches)
+        close(got, want, name)
+
+
+def main(names: list[str]) -> None:
+    """All of it on the stand-in."""
+    gpu = importlib.import_module("tests.cupy_stand_in").connect()
+    for name in names or CASES:
+        check(name, lambda: gpu.launched)
+    print("all cases hold")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
