@@ -225,3 +225,18 @@ def test_tracers_of_libraries_replace_functions_for_a_block() -> None:
     assert ops == ["placeholder", "call_module", "call_module", "call_function", "output"]
     assert space["half"] is before
     assert ad.nn.Linear.__call__ is call
+
+
+def test_graph_modules_are_told_by_their_class() -> None:
+    made = fx.symbolic_trace(nn.Linear(2, 2))
+    again = type(made)(made, made.graph)
+    for each in (made, again):
+        assert "GraphModuleImpl" in str(type(each))
+        assert isinstance(each, fx.GraphModule)
+    assert type(again) is not type(made)
+    kept = made.forward
+    type(made).forward = lambda _, x: x  # type: ignore[method-assign,assignment]
+    type(made).forward = kept  # type: ignore[method-assign]
+    made.recompile()  # what was put on the class is not in the way
+    x = ad.ones(1, 2)
+    assert ad.equal(made(x), again(x))

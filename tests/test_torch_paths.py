@@ -123,6 +123,38 @@ def test_replicas_pass_gradients_on(detach: bool) -> None:
         ad.testing.assert_close(mine, want.grad)
 
 
+class Remembering(nn.Module):
+    """A module that keeps what it computed, and says what its replicas keep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[str, Any] = {}
+        self.layer = nn.Linear(2, 2)
+        self.register_buffer("steps", ad.zeros(1))
+
+    def _replicate_for_data_parallel(self) -> Any:
+        replica = super()._replicate_for_data_parallel()
+        replica.told = "made here"
+        return replica
+
+
+def test_modules_say_what_their_replicas_are() -> None:
+    net = Remembering()
+    alone = net._replicate_for_data_parallel()
+    assert type(alone) is Remembering
+    assert alone._is_replica
+    assert alone.kept is net.kept
+    assert alone.layer is net.layer
+    alone.steps = ad.ones(1)
+    alone.layer = None
+    assert net.steps.item() == 0
+    assert list(dict(net.named_parameters())) == ["layer.weight", "layer.bias"]
+    assert not nn.Linear(2, 2)._replicate_for_data_parallel()._parameters
+    (copied,) = replicate(net, ["cpu"])
+    assert copied.told == "made here"
+    assert not hasattr(net, "told")
+
+
 # -- exports --------------------------------------------------------------------------------------
 
 

@@ -50,9 +50,12 @@ class GraphModule(Module):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        # Each has a class of its own, because `forward` lies on the class.
-        own = type(cls.__name__, (cls,), {"__module__": cls.__module__})
-        return object.__new__(own)
+        # Each has a class of its own, because `forward` lies on the class. Libraries find such
+        # classes by this name, which stays in `__qualname__`.
+        class GraphModuleImpl(cls):  # type: ignore[valid-type,misc]
+            pass
+
+        return object.__new__(GraphModuleImpl)
 
     def __init__(
         self, root: Module | dict[str, Any], graph: Graph, class_name: str = "GraphModule"

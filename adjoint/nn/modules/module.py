@@ -393,6 +393,15 @@ class Module(Traversal, Conversion, StateDict):
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
         self.__dict__.setdefault("_is_full_backward_hook", None)
 
+    def _replicate_for_data_parallel(self) -> Any:
+        """A shallow copy without parameters, its tables its own, for `nn.parallel.replicate`."""
+        replica = type(self).__new__(type(self))
+        state = Module.__getstate__(self)
+        own = {table: TrackedDict(state[table]) for table in ("_buffers", "_modules")}
+        # Modules may override this to share or to drop what they keep: all else is shared.
+        replica.__dict__.update(state, **own, _parameters=TrackedDict(), _is_replica=True)
+        return replica
+
     # -- hooks --------------------------------------------------------------------------------
 
     def register_forward_pre_hook(

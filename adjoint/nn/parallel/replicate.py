@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -16,9 +15,8 @@ M = TypeVar("M", bound=Module)
 def _copied(module: Module, device: Any, detach: bool, made: dict[int, Any]) -> Any:
     if id(module) in made:
         return made[id(module)]
-    replica = copy.copy(module)
+    replica = module._replicate_for_data_parallel()
     made[id(module)] = replica
-    replica.__dict__ = dict(module.__dict__)
     moved = {}
     for name, parameter in module._parameters.items():
         if parameter is not None:
