@@ -72,10 +72,14 @@ class CupyArray(np.ndarray[Any, Any]):
 
     @property
     def data(self) -> Any:
-        owner: Any = self
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-        return Pointer(address_of(self), owner)  # the room that all of its views are in
+        found = self.__dict__.get("pointer")
+        if found is None:  # as of CuPy's arrays, which have it at once
+            owner: Any = self
+            while isinstance(owner.base, np.ndarray):
+                owner = owner.base
+            # The room that all of its views are in.
+            found = self.__dict__["pointer"] = Pointer(address_of(self), owner)
+        return found
 
     @property
     def device(self) -> Any:
