@@ -379,7 +379,7 @@ def both(p: Pairs, node: Node, record: Record, parts: Sequence[Part]) -> Value |
     decides = (record is LOGICAL_OR) in [part for part in parts if part.__class__ is bool]
     if decides or not left or left[0].spec.shape != node.outputs[0].spec.shape:
         return None
-    return left[0]  # type: ignore[no-any-return]
+    return left[0]
 
 
 def compared(p: Pairs, record: Record, x: Part, y: Part) -> Part:
