@@ -1,10 +1,13 @@
 """What small eager calls on a GPU cost the host: Adjoint and PyTorch in turns, in one process.
 
     python -m benchmarks.gpu_host [--profile] [--rounds 7] [name ...]
+    TRITON_INTERPRET=1 python -m benchmarks.gpu_host --counted [name ...]
 
 Of each call the least time of some rounds, in us a call, of calls made one after another on few
 elements, which the GPU does faster than the host asks for them. Results that are not drawn are
 compared. `--profile` tells where Python's time goes, call by call; `--json` writes what was found.
+`--counted` needs no GPU: a stand-in for CuPy (of the tests) counts launches and does none of them,
+and what is told is processor time, of Adjoint alone; what the stand-in takes itself is in it.
 """
 
 from __future__ import annotations
@@ -59,6 +62,16 @@ def with_gradient(call: Callable[..., Any], *names: str) -> Call:
     def run(o: Operands) -> Any:
         leaves = [getattr(o, name).detach().requires_grad_() for name in names]
         return o.fw.autograd.grad(call(o, *leaves).sum(), leaves)[0]
+
+    return run
+
+
+def autocast(call: Call) -> Call:
+    """A call in a region of its own."""
+
+    def run(o: Operands) -> Any:
+        with o.fw.autocast("cuda", dtype=o.fw.bfloat16):
+            return call(o)
 
     return run
 
@@ -131,6 +144,23 @@ CALLS: dict[str, Call] = {
     "multi_margin_loss gradient": with_gradient(
         lambda o, x: o.f.multi_margin_loss(x, o.ids), "x"
     ),
+    "autocast linear": autocast(lambda o: o.f.linear(o.leaf, o.y, o.row)),
+    "autocast linear with gradients": autocast(
+        with_gradient(lambda o, x, w, b: o.f.linear(x, w, b), "x", "y", "row")
+    ),
+    "autocast batch_norm": autocast(
+        lambda o: o.f.batch_norm(o.images, o.mean, o.var, o.bias, o.bias, training=True)
+    ),
+    "autocast batch_norm with gradients": autocast(
+        with_gradient(
+            lambda o, x, w: o.f.batch_norm(x, o.mean, o.var, w, o.bias, training=True),
+            "images", "bias",
+        )
+    ),
+    "autocast gelu with gradient": autocast(with_gradient(lambda o, x: o.f.gelu(x), "x")),
+    "autocast cross_entropy with gradient": autocast(
+        with_gradient(lambda o, x: o.f.cross_entropy(x, o.ids), "x")
+    ),
     "cross_entropy with gradient": with_gradient(lambda o, x: o.f.cross_entropy(x, o.ids), "x"),
 }  # fmt: skip
 DRAWN: dict[str, Call] = {
@@ -153,13 +183,15 @@ DRAWN: dict[str, Call] = {
 NOT_COMPARED = ("empty", "empty_like", "add_", "add_ with alpha", "mul_ by a number")
 
 
-def round_of(call: Call, operands: Operands, wait: Callable[[], Any]) -> float:
+def round_of(
+    call: Call, operands: Operands, wait: Callable[[], Any], clock: Callable[[], float]
+) -> float:
     """Microseconds that a call keeps the host, of some in a row."""
     wait()
-    start = time.perf_counter()
+    start = clock()
     for _ in range(CALLS_A_ROUND):
         call(operands)
-    taken = time.perf_counter() - start
+    taken = clock() - start
     wait()
     return 1e6 * taken / CALLS_A_ROUND
 
@@ -186,7 +218,10 @@ def profiled(call: Call, operands: Operands) -> None:
 
 
 def measured(
-    name: str, sides: dict[str, tuple[Operands, Callable[[], Any]]], rounds: int
+    name: str,
+    sides: dict[str, tuple[Operands, Callable[[], Any]]],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """The least time of each framework's rounds, which take turns."""
     call = CALLS.get(name) or DRAWN[name]
@@ -197,7 +232,7 @@ def measured(
         wait()
     for _ in range(rounds):
         for side, (operands, wait) in sides.items():
-            best[side] = min(best.get(side, 1e9), round_of(call, operands, wait))
+            best[side] = min(best.get(side, 1e9), round_of(call, operands, wait, clock))
     return best
 
 
@@ -207,9 +242,14 @@ def main() -> None:
     parser.add_argument("--frameworks", default="adjoint,torch")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--counted", action="store_true")
     parser.add_argument("--json")
     chosen = parser.parse_args()
-    sides = {}
+    sides: dict[str, tuple[Operands, Callable[[], Any]]] = {}
+    clock = time.process_time if chosen.counted else time.perf_counter
+    if chosen.counted:
+        importlib.import_module("tests.cupy_stand_in").connect(is_run=False)
+        chosen.frameworks = "adjoint"
     for name in chosen.frameworks.split(","):
         framework = importlib.import_module(name)
         sides[name] = Operands(framework), framework.cuda.synchronize
@@ -217,7 +257,7 @@ def main() -> None:
     print(f"{'call':28}" + "".join(f"{side:>10}" for side in sides) + "   (us of the host)")
     for name in chosen.names:
         try:
-            best = found[name] = measured(name, sides, chosen.rounds)
+            best = found[name] = measured(name, sides, chosen.rounds, clock)
         except Exception as error:  # the table tells it, and goes on
             print(f"{name:28} {type(error).__name__}: {str(error).splitlines()[0][:100]}")
             continue

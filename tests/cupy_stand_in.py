@@ -11,6 +11,7 @@ import ctypes
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,11 @@ class DeviceNumber:
     def use(self) -> None: ...
 
 
+def address_of(array: Any) -> int:
+    """Where an array begins: `ctypes.data` takes longer than what the host is timed for."""
+    return int(array.__array_interface__["data"][0])
+
+
 class CupyArray(np.ndarray[Any, Any]):
     """An array that only the stand-in's functions may touch."""
 
@@ -58,18 +64,22 @@ class CupyArray(np.ndarray[Any, Any]):
             room: Any = (ctypes.c_char * size).from_address(least)
             room.held = memptr.mem
             return np.ndarray.__new__(cls, sizes, dtype, room, memptr.ptr - least, strides)
-        size = int(np.prod(sizes)) * np.dtype(dtype).itemsize
+        size = prod(sizes) * np.dtype(dtype).itemsize
         room = (np.empty if cls.is_run else np.zeros)(size + 512, np.uint8)
-        start = -room.ctypes.data % 256
+        start = -address_of(room) % 256
         found = np.ndarray.__new__(cls, sizes, dtype, room.data, start)
         return found
 
     @property
     def data(self) -> Any:
-        owner: Any = self
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-        return Pointer(self.ctypes.data, owner)  # the room that all of its views are in
+        found = self.__dict__.get("pointer")
+        if found is None:  # as of CuPy's arrays, which have it at once
+            owner: Any = self
+            while isinstance(owner.base, np.ndarray):
+                owner = owner.base
+            # The room that all of its views are in.
+            found = self.__dict__["pointer"] = Pointer(address_of(self), owner)
+        return found
 
     @property
     def device(self) -> Any:
@@ -78,20 +88,54 @@ class CupyArray(np.ndarray[Any, Any]):
     def get(self) -> Any:
         return np.array(self)
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        """As CuPy's functions of elements, their results lie in rows whatever operands do."""
+        into = kwargs.pop("out", ())
+        if into:
+            kwargs["out"] = tuple([None if x is None else on_host(x) for x in into])
+        found = getattr(ufunc, method)(*map(on_host, args), **kwargs)
+        several = found if isinstance(found, tuple) else (found,)
+        kept = into or (None,) * len(several)
+        made = [in_rows(x) if o is None else o for x, o in zip(several, kept, strict=True)]
+        return None if found is None else tuple(made) if isinstance(found, tuple) else made[0]
 
-def on_device(x: Any) -> Any:
-    """A result of NumPy's as the stand-in's."""
-    if isinstance(x, tuple):
-        return tuple(map(on_device, x))
-    if isinstance(x, CupyArray) or not isinstance(x, (np.ndarray, np.generic)):
+
+def on_host(x: Any) -> Any:
+    """An array of the stand-in's as NumPy's, of the same memory."""
+    return np.asarray(x) if isinstance(x, CupyArray) else x
+
+
+def in_rows(x: Any) -> Any:
+    """A result of NumPy's as the stand-in's, row by row."""
+    if not isinstance(x, (np.ndarray, np.generic)):
         return x
     made = CupyArray(x.shape, x.dtype)
+    np.copyto(np.asarray(made), np.asarray(x))
+    return made
+
+
+def on_device(x: Any) -> Any:
+    """What lies on the host as the stand-in's, which lies the same way."""
     base = np.asarray(x)
-    if base.ndim > 1 and not base.flags.c_contiguous:  # results keep the order of dimensions
+    made = CupyArray(base.shape, base.dtype)
+    if base.ndim > 1 and not base.flags.c_contiguous:
         order = sorted(range(base.ndim), key=lambda d: -abs(base.strides[d]))
-        made = CupyArray(tuple(base.shape[d] for d in order), x.dtype).transpose(np.argsort(order))
+        sizes = tuple(base.shape[d] for d in order)
+        made = CupyArray(sizes, base.dtype).transpose(np.argsort(order))
     made[...] = base
     return made
+
+
+def shown(view: Any, source: CupyArray) -> CupyArray:
+    """A view of an array that may be written to."""
+    at = source.data + (view.ctypes.data - source.ctypes.data)
+    return CupyArray(view.shape, view.dtype, at, view.strides)
+
+
+# What gives a new array that lies as one that is there; all else of CuPy's gives rows. Of views
+# NumPy forbids some to be written to.
+KEEPING = frozenset({"copy", "empty_like", "full_like", "ones_like", "zeros_like"})
+SHOWING = frozenset({"broadcast_to", "broadcast_arrays", "diagonal"})
 
 
 class Function:
@@ -102,7 +146,22 @@ class Function:
         self.__name__ = fn.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return on_device(self.fn(*args, **kwargs))
+        found = self.fn(*args, **kwargs)
+        if self.__name__ not in SHOWING:
+            return self.given(found)
+        if not isinstance(found, tuple):
+            return shown(found, args[0])
+        return tuple([shown(x, source) for x, source in zip(found, args, strict=True)])
+
+    def given(self, x: Any) -> Any:
+        """A result: a view stays one."""
+        if isinstance(x, tuple):
+            return tuple(map(self.given, x))
+        if isinstance(x, CupyArray) and not x.flags.owndata:
+            return x
+        if self.__name__ in KEEPING:
+            return x if isinstance(x, CupyArray) else on_device(x)
+        return in_rows(x)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.fn, name)
@@ -131,6 +190,12 @@ class StandIn(ToyLibrary):
     def argsort(x: Any, axis: int = -1) -> Any:
         """As CuPy's, equal elements keep their order."""
         return on_device(np.argsort(np.asarray(x), axis, kind="stable"))
+
+    @staticmethod
+    def asarray(x: Any, dtype: Any = None) -> Any:
+        """An array of the stand-in's: itself, if it is one."""
+        is_one = isinstance(x, CupyArray) and (dtype is None or x.dtype == dtype)
+        return x if is_one else on_device(np.asarray(x, dtype))
 
     def array(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         return on_device(np.array(np.asarray(x), *args, **kwargs))
@@ -210,6 +275,9 @@ define i64 @device_of(ptr %a) { ret i64 0 }
 """
 
 
+WORKSPACE = 64  # an address that nothing reads; without one native code finds no product
+
+
 class InterpretedGpu:
     """What launches kernels: Triton's interpreter, or nothing at all."""
 
@@ -244,7 +312,7 @@ class InterpretedGpu:
 
     @staticmethod
     def address(array: Any) -> int:
-        return int(array.ctypes.data)
+        return address_of(array)
 
     def arguments(self, count: int) -> tuple[Any, int]:
         words = (ctypes.c_int64 * max(count, 1))()
@@ -345,7 +413,7 @@ class InterpretedGpu:
         return launching.PlainLaunch(self.functions[name], *work.grid, 32, 0, ())
 
     def workspace_on(self, stream: int) -> int:
-        return 0
+        return WORKSPACE
 
     def count(self) -> None:
         self.launched += 1
@@ -385,8 +453,9 @@ def connect(is_run: bool = True) -> InterpretedGpu:
     gpu = InterpretedGpu(is_run)
     found = HOOKS.meeting_on(CupyArray, LAYOUT)
     meet, HOOKS.meet_straight = found or (None, None)
-    HOOKS.meet_on_device = lambda name, *given: meet(*given, 0, 0, 0)
-    HOOKS.meet_into = lambda name, *given: meet(*given[:-1], 0, 0, 0, given[-1])
+    here = 0, 0, WORKSPACE  # device, stream, and where products have their workspace
+    HOOKS.meet_on_device = lambda name, *given: meet(*given, *here)
+    HOOKS.meet_into = lambda name, *given: meet(*given[:-1], *here, given[-1])
     meeting.ready = lambda: found is not None  # type: ignore[assignment]
     programs.direct_gpu = lambda index: gpu  # type: ignore[assignment]
     devices.install = lambda module: None  # NumPy has the memory
@@ -396,7 +465,7 @@ def connect(is_run: bool = True) -> InterpretedGpu:
         is_there = type(array) is CupyArray  # which is NumPy's to `isinstance`
         if device.type == "cpu":
             return transfers.on_host(array) if is_there else plain(array, device)
-        return on_device(np.asarray(array))
+        return array if is_there else on_device(np.asarray(array))
 
     def to_host(array: Any) -> Any:
         return transfers.on_host(array) if type(array) is CupyArray else np.asarray(array)

@@ -39,6 +39,15 @@ def complex_parts(x: Any, y: Any) -> Any:
     return out, z, half, *ad.autograd.grad(out.sum() + (half * half).sum(), (x, y))
 
 
+def complex_and_numbers(x: Any, y: Any, k: float) -> Any:
+    """Complex numbers beside ones that may change from call to call, on either side."""
+    z, real = ad.complex(x, y), x + 0j
+    found = [z + k, k - z, z * k, k / z, z / complex(k, 1), (x - k * 1j) / y]
+    picked = [ad.where(x > 0, z, k), ad.where(x > 0, k, z), z.masked_fill(y > 0, complex(1, k))]
+    same = [z == k, real == k, real != k, k == real, (z.real + 0j) == complex(k, 2)]
+    return *found, *picked, *same, ad.addcmul(z, z, real, value=k), ad.add(z, real, alpha=k)
+
+
 def heads(x: Any) -> Any:
     h = x.reshape(2, 6, 2, 5).transpose(1, 2)
     mask = ad.ones(6, 6, device=x.device).tril()
@@ -463,6 +472,9 @@ def put_into_state(device: str, **how: Any) -> None:
 PROGRAMS: dict[str, Program] = {
     "chain": (lambda x: (x.exp() + 1).log() * x.tanh() / (x * x + 1).sqrt(), small),
     "complex": (complex_parts, lambda: (ad.randn(4, 7), ad.randn(4, 7))),
+    "complex and numbers": (
+        complex_and_numbers, lambda: (ad.randn(4, 7), ad.randn(4, 7), 2.5)
+    ),
     "functions": (
         lambda x: (
             x.sin() + x.cos() + x.erf() + x.sigmoid() + x.abs().pow(1.7) + x.expm1(),

@@ -195,6 +195,27 @@ def _widest(values: Any, device: str, lower: DType) -> DType:
     return dtypes.pop() if dtypes else lower
 
 
+# Regions that were entered last, by what is settled around them: programs enter one at each step.
+_met: dict[Any, tuple[AutocastSettings, AutocastSettings]] = {}
+REGIONS = 64
+
+
+def _within(
+    around: AutocastSettings, cache: bool, device: str, enabled: bool, dtype: DType
+) -> AutocastSettings:
+    """The settings of a region."""
+    key = id(around), cache, device, enabled, dtype
+    known = _met.get(key)
+    if known is not None and known[0] is around:
+        return known[1]
+    changed: dict[str, Any] = {device: DeviceAutocast(enabled, dtype)}
+    settings = replace(around, cache=cache, **changed)
+    if len(_met) >= REGIONS:
+        _met.clear()
+    _met[key] = around, settings
+    return settings
+
+
 def _enter(settings: AutocastSettings) -> dict[str, Any]:
     """Make settings this thread's; returns what to put back."""
     active = CONTEXT.autocast
@@ -264,12 +285,8 @@ class autocast:
         self._before: list[dict[str, Any]] = []
 
     def __enter__(self) -> autocast:
-        settings = replace(
-            current(),
-            cache=self._cache_enabled,
-            **{self.device: DeviceAutocast(self._enabled, self.fast_dtype)},
-        )
-        self._before.append(_enter(settings))
+        own = self._cache_enabled, self.device, self._enabled, self.fast_dtype
+        self._before.append(_enter(_within(current(), *own)))
         return self
 
     def __exit__(

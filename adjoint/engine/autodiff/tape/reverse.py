@@ -100,7 +100,10 @@ def _seed(i: int, tensor: Any, grad: Any) -> Any:
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{tensor.dtype.name}"
             )
-        return tensor.new_ones(tensor.shape)
+        if CONTEXT.autocast is None:
+            return tensor.new_ones(tensor.shape)
+        with CONTEXT.having(autocast=None):  # which casts nothing here, and would be in the way
+            return tensor.new_ones(tensor.shape)
     return fitting(i, tensor, grad)
 
 

@@ -64,6 +64,11 @@ def register_device(kind: str, device: ArrayDevice) -> None:
     CURRENT_INDEX[kind] = device.current
 
 
+def is_loaded() -> bool:
+    """Whether CuPy was asked for in this process, and there is a GPU."""
+    return _cupy is not None
+
+
 def cupy() -> Any:
     """The CuPy module, or an error that says what is missing and how to get it."""
     global _cupy
@@ -100,7 +105,10 @@ def cupy() -> Any:
         )
     known = [Device("cuda", index) for index in range(count)]
     _gpus[:] = known
-    DEVICE_OF[module.ndarray] = lambda array: known[array.data.device_id]
+    only = known[0]
+    DEVICE_OF[module.ndarray] = (
+        (lambda array: only) if count == 1 else lambda array: known[array.data.device_id]
+    )
     DEVICE_LAYOUTS[module.ndarray] = lie
     CURRENT_INDEX["cuda"] = module.cuda.runtime.getDevice
     install(module)

@@ -75,7 +75,8 @@ def call(
             arrays = [cast_operand(a, c) for a, c in zip(arrays, plan.casts, strict=True)]
         out = kernel(*arrays, **params)
         if plan.keeps_layout:
-            if 1 in out.shape:  # NumPy puts such dimensions where it likes
+            # NumPy puts such dimensions where it likes, and CuPy gives rows.
+            if 1 in out.shape or out.__class__ in DEVICE_LAYOUTS:
                 out = as_first(out, arrays)
             else:  # it lays out row by row where operands differ or repeat
                 for a in arrays:

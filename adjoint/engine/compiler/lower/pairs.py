@@ -13,7 +13,7 @@ Note [pairs]
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.engine.compiler.lower.joins import copies, nothing_packed
@@ -360,15 +360,26 @@ def angle(p: Pairs, node: Node) -> Value:
 
 
 @rule_of(records.EQ)
-def equal(p: Pairs, node: Node) -> Value:
+def equal(p: Pairs, node: Node) -> Value | None:
     (a, b), (c, d) = p.operands(node)
-    return p.emit(LOGICAL_AND, compared(p, records.EQ, a, c), compared(p, records.EQ, b, d))
+    return both(p, node, LOGICAL_AND, [compared(p, records.EQ, *xs) for xs in ((a, c), (b, d))])
 
 
 @rule_of(records.NE)
-def unequal(p: Pairs, node: Node) -> Value:
+def unequal(p: Pairs, node: Node) -> Value | None:
     (a, b), (c, d) = p.operands(node)
-    return p.emit(LOGICAL_OR, compared(p, records.NE, a, c), compared(p, records.NE, b, d))
+    return both(p, node, LOGICAL_OR, [compared(p, records.NE, *xs) for xs in ((a, c), (b, d))])
+
+
+def both(p: Pairs, node: Node, record: Record, parts: Sequence[Part]) -> Value | None:
+    """`x and y`, or `x or y`, of truth values, of which one may be known without any elements."""
+    left = [part for part in parts if part.__class__ is Value]
+    if len(left) == 2:
+        return p.emit(record, *left)
+    decides = (record is LOGICAL_OR) in [part for part in parts if part.__class__ is bool]
+    if decides or not left or left[0].spec.shape != node.outputs[0].spec.shape:
+        return None
+    return left[0]
 
 
 def compared(p: Pairs, record: Record, x: Part, y: Part) -> Part:

@@ -137,7 +137,8 @@ def compiled(
     """Record and compile what a function does with tensors and numbers."""
     on_device = bool(tensors) and tensors[0]._array.__class__ in DEVICE_LAYOUTS
     with recording() as body:
-        made = recorded(body, tensors, numbers, fn, lambda _: tried(fn, numbers), on_device)
+        lie = stated if on_device else lambda _: tried(fn, numbers)
+        made = recorded(body, tensors, numbers, fn, lie, on_device)
         examples = [*[example_of(t._array) for t in tensors], *numbers]
         return made.fragment(native(made.task(examples, shared, None), shared))
 
@@ -146,6 +147,11 @@ def tried(fn: Work, numbers: Sequence[float]) -> list[Strides]:
     """The strides that results have eagerly: whoever looks on sees nothing of it."""
     with CONTEXT.having(grad_enabled=False, reference=True, autocast=None):
         results, _ = flatten(fn(numbers))
+    return [() if x is None else x.stride() for x in results]
+
+
+def stated(results: Sequence[Tensor | None]) -> list[Strides]:
+    """The strides that records' rules give results: a GPU's, whose library lays out in rows."""
     return [() if x is None else x.stride() for x in results]
 
 

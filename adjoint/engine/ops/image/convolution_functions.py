@@ -129,6 +129,7 @@ ADD_TO_CHANNELS = composite(
     operands=("x", "bias"),
     fragment="device",
     pulls_views=True,
+    keeps_layout="first",
 )
 
 

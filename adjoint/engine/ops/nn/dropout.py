@@ -59,6 +59,7 @@ DROPOUT: Record = composite(
     operands=("x", "seed", "offset"),
     fragment="device",
     given_a_draw=True,
+    keeps_layout="first",
 )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.devices import cupy, is_loaded
 from adjoint.engine.backends.array.gpu.faults import wait
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.errors import DeviceError
@@ -18,6 +18,8 @@ _without_cupy: list[Any] = []  # where modules were looked for, and CuPy was not
 
 def is_available() -> bool:
     """Whether CuPy, Triton, a driver and a GPU are all there."""
+    if is_loaded():
+        return True
     places = [*sys.path, *sys.meta_path]
     if places == _without_cupy and "cupy" not in sys.modules:
         return False  # programs ask at each step, and a search in vain takes 100 us

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.kernels.elementwise.layouts import as_operands
+from adjoint.engine.backends.array.kernels.elementwise.layouts import as_first, as_operands
 from adjoint.engine.backends.array.table import NAMED, lowers
 from adjoint.engine.ops.elementwise import (
     arithmetic,
@@ -322,7 +322,7 @@ def nextafter(xp: Any, x: Array, y: Array) -> Array:
 def frexp(xp: Any, x: Array) -> tuple[Array, Array]:
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     mantissa, exponent = xp.frexp(wide)
-    return mantissa.astype(x.dtype), exponent.astype(np.int32)
+    return as_first(mantissa.astype(x.dtype), (x,)), as_first(exponent.astype(np.int32), (x,))
 
 
 # -- sign, extremes, shifts ---------------------------------------------------------------------

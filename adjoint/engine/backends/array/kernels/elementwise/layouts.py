@@ -8,8 +8,11 @@ from typing import Any
 
 from numpy import ndarray
 
+from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.memory.laying import with_strides
 from adjoint.engine.capture.program.layouts import laid_out
 from adjoint.engine.core.layout import elementwise_strides
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.tensor.tensor import unit_strides
 
 Array = Any
@@ -29,11 +32,13 @@ def as_operands(kernel: Callable[..., Array]) -> Callable[..., Array]:
 
 def as_first(out: Array, operands: Sequence[Any]) -> Array:
     """A result as its operands lie in memory; where they differ, the first decides."""
-    if out.ndim < 2 or out.__class__ is not ndarray:
+    if out.ndim < 2 or not (out.__class__ is ndarray or out.__class__ in DEVICE_LAYOUTS):
         return out
     places = tuple([place_of(x) for x in operands])
     wanted, strides = _following(out.shape, out.itemsize, places)
-    return out if out.strides == strides else laid_out(out, wanted)
+    if out.strides == strides:
+        return out
+    return laid_out(out, wanted) if out.__class__ is ndarray else with_strides(cupy(), out, wanted)
 
 
 def place_of(x: Any) -> Place:

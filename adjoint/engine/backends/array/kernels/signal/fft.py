@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.table import lowers, on_device
+from adjoint.engine.backends.array.table import lowers, on_device, row_major
 from adjoint.engine.ops.shape import frames
 from adjoint.engine.ops.signal import fft
 
@@ -51,8 +51,10 @@ def fft_(xp: Any, x: Array, dims: tuple[int, ...], inverse: bool, norm: Any) -> 
         return out.astype(x.dtype, copy=False)
     transforms = library(xp)
     if len(dims) == 1:
-        return (transforms.ifft if inverse else transforms.fft)(x, axis=dims[0], norm=norm)
-    return (transforms.ifftn if inverse else transforms.fftn)(x, axes=dims, norm=norm)
+        out = (transforms.ifft if inverse else transforms.fft)(x, axis=dims[0], norm=norm)
+    else:
+        out = (transforms.ifftn if inverse else transforms.fftn)(x, axes=dims, norm=norm)
+    return row_major(xp, out)
 
 
 def _empty(xp: Any, x: Array, dim: int, n: int, dtype: Any) -> Array:
@@ -67,7 +69,7 @@ def rfft(xp: Any, x: Array, dim: int, norm: Any) -> Array:
         out = _empty(xp, x, dim, x.shape[dim] // 2 + 1, np.complex128)
         np.fft.rfft(doubled(x), axis=dim, norm=norm, out=out)
         return out.astype(np.result_type(x, np.complex64), copy=False)
-    return library(xp).rfft(x, axis=dim, norm=norm)
+    return row_major(xp, library(xp).rfft(x, axis=dim, norm=norm))
 
 
 @lowers(fft.IRFFT)
@@ -77,7 +79,7 @@ def irfft(xp: Any, x: Array, dim: int, n: int, norm: Any) -> Array:
     if is_small(xp, x):
         out = np.fft.irfft(doubled(x), n, dim, norm, out=_empty(xp, x, dim, n, np.float64))
         return out.astype(x.real.dtype, copy=False)
-    return library(xp).irfft(x, n, axis=dim, norm=norm)
+    return row_major(xp, library(xp).irfft(x, n, axis=dim, norm=norm))
 
 
 @lowers(fft.SPECTRUM)
