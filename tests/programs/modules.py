@@ -73,6 +73,22 @@ def full_backward_hook(wrap: Wrap) -> Any:
 
 
 @program
+def full_backward_hooks_between_layers(wrap: Wrap) -> Any:
+    net = nn.Sequential(lin(2, 3), nn.ReLU(), lin(3, 2))
+    seen = []
+    net[2].register_full_backward_pre_hook(lambda mod, go: (go[0] * 2,))
+    net[2].register_full_backward_hook(lambda mod, gi, go: (gi[0] * 0.5 + go[0].sum(),))
+    net[1].register_full_backward_hook(lambda mod, gi, go: seen.append(gi[0].sum()))
+
+    def f(x: Any) -> Any:
+        net.zero_grad()
+        net(x).pow(2).sum().backward()
+        return [p.grad.clone() for p in net.parameters()]
+
+    return (times(wrap(f), ramp(3, 2)), seen)
+
+
+@program
 def forward_hook_with_kwargs_always(wrap: Wrap) -> Any:
     m = lin(2, 2)
     cnt = Counter()

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from adjoint.engine.autodiff.levels.function import Function
-from adjoint.engine.autodiff.tape.early import NODES_AFTER_LEAVES
+from adjoint.engine.autodiff.tape.early import wait_for_leaves
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import TrackedDict
@@ -181,7 +181,7 @@ class BackwardHooks:
             i: empty_like(args[i], device="meta") for i in places if not args[i].requires_grad
         }
         node.register_hook(self._gradient_left)
-        NODES_AFTER_LEAVES.add(node)  # hooks find the gradients of the module's parameters
+        wait_for_leaves(node)  # hooks find the gradients of the module's parameters
         return marked
 
     def leave(self, result: Any) -> Any:

@@ -10,3 +10,8 @@ from typing import Any
 EARLY_LEAVES: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 # Nodes whose hooks are to find the gradients of leaves where all that leads there has run.
 NODES_AFTER_LEAVES: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def wait_for_leaves(node: Any) -> None:
+    """Have a node's hooks find the gradients of leaves where all that leads there has run."""
+    NODES_AFTER_LEAVES.add(node)

@@ -426,7 +426,8 @@ class Backward:
         meta = leaf._grad_meta
         if meta is not None and meta.accumulate_hooks:
             for hook in tuple(meta.accumulate_hooks.values()):
-                self.ask(hook, leaf)
+                if self.ask(hook, leaf) is not None:
+                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
         if extra is not None:
             for hook in tuple(extra.hooks.values()):
                 self.ask(hook, (), (grad,))

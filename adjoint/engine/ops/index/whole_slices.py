@@ -113,7 +113,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 @public(method=True, out=True)
 def take(input: Tensor, index: Tensor) -> Tensor:
     """The elements at positions of the flattened input, in the shape of `index`."""
-    picks = require_index("take", index, int64)
+    picks = require_index("take", index, int64).contiguous()  # as what is taken lies, always
     if input.numel() == 0 and index.numel():
         raise ShapeIndexError("take: tried to take from an empty tensor")
     if _is_sooner_found(input, picks):

@@ -19,6 +19,7 @@ from adjoint.engine.core.operations.record import Record, Shape, is_tensor
 from adjoint.engine.core.operations.small_calls import FEW_ON_TAPE
 from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.products.matmul import MATMUL, check_dtypes, product
 from adjoint.engine.ops.shape.join import stack
 
@@ -254,8 +255,10 @@ def _combine(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -
             )
         input = input.expand(product.shape)
     scaled = _scale(product, alpha)
-    if beta == 0:
-        return scaled
+    if beta == 0:  # the input still takes part: its gradient is zeros
+        if not input.requires_grad:
+            return scaled
+        return WHERE(product.new_zeros((), dtype=bool_), input, scaled)
     return _scale(input, beta) + scaled
 
 

@@ -113,7 +113,7 @@ def segment_reduce(
 
     Args:
         data: what is reduced.
-        reduce: "sum", "mean", "max", "min" or "prod".
+        reduce: "sum", "mean", "max" (or "amax"), "min" (or "amin") or "prod".
         lengths: how long each run is, a row for each index of the dimensions before `axis`.
         indices: refused, as PyTorch refuses it.
         offsets: where each run begins, and the last ends, instead of lengths.
@@ -126,6 +126,7 @@ def segment_reduce(
         >>> ad.segment_reduce(ad.arange(5.0), "sum", lengths=ad.tensor([2, 0, 3]))
         tensor([1., 0., 9.])
     """
+    reduce = {"amax": "max", "amin": "min"}.get(reduce, reduce)
     if reduce not in EMPTY:
         raise RuntimeError(f"segment_reduce(): unsupported reduce {reduce!r}, use {list(EMPTY)}")
     if indices is not None:

@@ -376,7 +376,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         return input.new_zeros((0,))
     if r == 2:
         pairs = triangle(input.shape[0], 0 if with_replacement else 1, input.device)
-        return input[pairs.t()]
+        return input[pairs.t().contiguous()]
     pick = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = pick(range(input.shape[0]), r)
     flat = array("q", itertools.chain.from_iterable(rows))

@@ -79,17 +79,24 @@ SMOOTH_L1_LOSS = loss_record(
 )
 
 
-def _weighted(name: str, loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
-    """The loss times a weight of its shape, and a mean over the weights' sum."""
+def _weighted(name: str, loss: Tensor, weight: Tensor | None) -> Tensor:
+    """The loss times a weight of its shape."""
     if weight is None:
-        return reduced(loss, reduction)
+        return loss
     if weight.shape != loss.shape:
         raise ShapeValueError(
             f"{name}: Inputs and weight must have the same size, received {list(loss.shape)} and "
             f"{list(weight.shape)}"
         )
-    loss = loss * weight
-    return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
+    return loss * weight
+
+
+def _weighted_mean(name: str, loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """The loss times a weight of its shape, and a mean over the weights' sum."""
+    loss = _weighted(name, loss, weight)
+    if weight is not None and reduction == "mean":
+        return loss.sum() / weight.sum()
+    return reduced(loss, reduction)
 
 
 def _pair(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -118,7 +125,7 @@ def mse_loss(
     """
     how = reduction_of("mse_loss", reduction, size_average, reduce)
     require_floating_pair("mse_loss", input, target)
-    return _weighted("mse_loss", MSE_LOSS(*_pair("mse_loss", input, target)), weight, how)
+    return _weighted_mean("mse_loss", MSE_LOSS(*_pair("mse_loss", input, target)), weight, how)
 
 
 @public(namespaces=FUNCTIONAL)
@@ -139,7 +146,7 @@ def l1_loss(
     """
     how = reduction_of("l1_loss", reduction, size_average, reduce)
     refuse_bool("l1_loss", input, target)
-    return _weighted("l1_loss", L1_LOSS(*_pair("l1_loss", input, target)), weight, how)
+    return _weighted_mean("l1_loss", L1_LOSS(*_pair("l1_loss", input, target)), weight, how)
 
 
 @public(namespaces=FUNCTIONAL)
@@ -178,6 +185,8 @@ def huber_loss(
 ) -> Tensor:
     r"""Squared below `delta`, linear above: $(x - y)^2 / 2$ or $\delta (|x - y| - \delta / 2)$.
 
+    With `weight` each is multiplied by its own; the mean is over how many there are, as in PyTorch.
+
     Example:
         >>> import adjoint as ad
         >>> ad.nn.functional.huber_loss(ad.tensor([0.0, 2.0]), ad.zeros(2))
@@ -192,7 +201,7 @@ def huber_loss(
     require_floating_pair("huber_loss", input, target)
     x, y = _pair("huber_loss", input, target)
     loss = HUBER_LOSS(x, y, delta=float(delta))
-    return _weighted("huber_loss", loss.to(input.dtype), weight, how)
+    return reduced(_weighted("huber_loss", loss.to(input.dtype), weight), how)
 
 
 # -- likelihoods --------------------------------------------------------------------------------
