@@ -100,7 +100,7 @@ def test_they_go_by_strips() -> None:
     total(ad.ones(320, 640))
     (step,) = total.latest.executable.plan.steps
     assert sums_columns(step.form)
-    assert step.pieces == -(-640 // STRIP)
+    assert step.pieces == -(-640 // (STRIP // 4))  # no blocks of rows beside them
     # Of few and long ones parts are summed first, or few workers would have anything to do.
     total(ad.ones(2080, 96))
     first, second = total.latest.executable.plan.steps
@@ -126,3 +126,32 @@ def test_sums_of_what_is_scattered(shape: tuple[int, int], steps: int) -> None:
     np.testing.assert_array_equal(put.numpy(), wanted)
     np.testing.assert_allclose(total.numpy(), wanted.astype(np.float64).sum(0), atol=1e-4)
     assert len(scattered.latest.executable.plan.steps) == steps  # a large sum by itself
+
+
+@pytest.mark.usefixtures("anew")
+def test_strips_are_whole_rows_beside_blocks_of_rows() -> None:
+    x = np.random.default_rng(4).standard_normal((20, 37, 2 * STRIP + 21)).astype(np.float32)
+    both = ad.compile(lambda x: (x.sum(1), (x * x).sum(1)), backend="native", dynamic=False)
+    for got, of in zip(both(ad.from_numpy(x)), (x, x * x), strict=True):
+        np.testing.assert_allclose(got.numpy(), of.astype(np.float64).sum(1), rtol=1e-4, atol=1e-4)
+    assert {step.pieces for step in both.latest.executable.plan.steps} == {20 * 3}
+
+
+@pytest.mark.parametrize(
+    ("shape", "row"),
+    [
+        ((64, 8, 28, 28), 784),
+        ((64, 32, 3, 3), 288),
+        ((40, 16, 3, 300), 300),
+        ((9, 9, 400, 3), 1200),
+    ],
+)
+@pytest.mark.usefixtures("anew")
+def test_sums_of_everything_begin_with_long_rows(shape: tuple[int, ...], row: int) -> None:
+    x = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
+    total: Any = ad.compile(lambda x: x.sum(), backend="native", dynamic=False)
+    np.testing.assert_allclose(
+        total(ad.from_numpy(x)).numpy(), x.astype(np.float64).sum(), rtol=1e-5, atol=1e-3
+    )
+    (kernel,) = total.latest.executable.plan.steps[0].kernels
+    assert np.prod(kernel.inner) == row

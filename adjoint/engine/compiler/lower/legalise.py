@@ -37,6 +37,7 @@ from adjoint.engine.ops.shape.strided import span
 
 BEYOND = 1 << 62  # more than any position: kernels for all sizes are one
 NARROW = 1 << 30  # more than positions that are computed in 32 bits
+LONG_ROW = 256  # elements: what is around a row takes little of its time
 CHAIN = 32  # values that are looked at to find one that was reduced along its rows
 
 
@@ -252,12 +253,22 @@ class Legal:
         return self.emit(REDUCE, record, x, dims=dims, keepdim=keepdim)
 
     def first_step(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
-        """The dimensions that a reduction by parts begins with."""
+        """The dimensions that a reduction by parts begins with.
+
+        Where that is the last one alone but for short rows, as many more as make them long: rows of
+        a filter are three elements, rows of a picture one vector and a half.
+        """
         target = self.setting.target
         for k in range(1, len(dims)) if target.together else ():
             left = prod(n for d, n in enumerate(shape) if d not in dims[k:])
             if typical(left) >= target.few:
                 return dims[k:]
+        if not target.together and dims[-1] == len(shape) - 1:
+            for k in range(len(dims) - 1, 0, -1):
+                row = prod(shape[d] for d in dims[k:])
+                left = prod(n for d, n in enumerate(shape) if d not in dims[k:])
+                if typical(row) >= LONG_ROW and typical(left) >= target.few:
+                    return dims[k:]
         return dims[-1:]
 
     def near(self, length: int, tall: bool, columns: bool) -> int:

@@ -5,7 +5,8 @@ Note [columns]
     every row and come back for the next ones: rows are far apart, nothing fetches them ahead. So
     these kernels take a wide strip of columns and go through it row by row, in blocks of rows as
     sums do (Note [sums]), and in blocks of blocks: a column has no lanes to share its length. Sums
-    wait in memory.
+    wait in memory. Whole rows are best: what fetches lines ahead then meets no gap. A strip is less
+    where its sums would not stay in the nearest cache, or where there would be too few pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from adjoint.engine.backends.llvm.loops.kernels import LoopEmitter
     from adjoint.engine.backends.llvm.loops.nests import Env
 
-STRIP = 256  # columns, at most
+STRIP = 1024  # columns, at most
 TURNS = 16  # of a block, each of one row or of four together
 BLOCKS = 64  # of a block of blocks
 # Where little is done with an element, most of the time goes into sums that are read and written:

@@ -38,6 +38,7 @@ from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.sizes.extents import Extent, computed, is_extent
 
 TILE, TILE_ELEMENTS = 16, 4096  # columns at least; elements of few rows, which stay in the cache
+LEADS = 16  # blocks of rows, or other dimensions, that are pieces enough without strips
 TURN = 256  # elements of a piece: of less, what is around a piece would take as long
 
 
@@ -207,10 +208,17 @@ def tile_width(rows: int) -> int:
     return max(TILE, TILE_ELEMENTS // max(rows, 1) // TILE * TILE)
 
 
+def strip_width(lead: int, size: int) -> int:
+    """Columns of a strip (Note [columns]): narrow only where strips alone are to be many pieces."""
+    if lead >= LEADS:
+        return STRIP
+    return STRIP // 4 if size >= STRIP // 2 else STRIP // 16
+
+
 def chunk_length(lead: int, size: int, inside: int, lanes: int, strips: int) -> int:
     """Elements of the vector dimension in a piece."""
     if strips:  # Note [columns]
-        return STRIP if size >= 2 * STRIP else STRIP // 4
+        return strip_width(lead, size)
     wanted = max(1, 4096 // max(1, inside))
     chunk = max(lanes, -(-min(size, wanted) // lanes) * lanes)
     return max(chunk, -(-size // lanes) * lanes) if lead >= 64 else chunk

@@ -179,9 +179,19 @@ def pad_text(name: str, kind: str) -> Text:
             def single(x: V) -> None:
                 w.store(w.load(source, kind, at + x * steps[4]), target, to + x)
 
+            def side_by_side() -> None:
+                """Vectors, the last of which has elements that are copied already."""
+                last = right - PAD_LANES
+                w.loop(left, last, lambda x: copy(x, PAD_LANES), step=PAD_LANES)
+                copy(last, PAD_LANES)
+
+            def short() -> None:
+                w.loop(left, right, lambda x: copy(x, 1))
+
             start = select(inside, left, sizes[2])
             run(w.whole(0), start, zeros)
-            w.when(near, lambda: run(left, right, copy))
+            long = right - left >= PAD_LANES
+            w.when(near, lambda: w.either(long, side_by_side, short))
             w.when(inside & steps[4].ne(1), lambda: w.loop(left, right, single))
             w.when(inside, lambda: run(right, sizes[2], zeros))
 
