@@ -19,6 +19,7 @@ from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.registers.vector import V, mad, select, width
 
 FLAT = 256  # bytes of a tile of one row
+TALL = 12  # rows of a tile where registers are 32 of 512 bits
 AHEAD = 16  # rows of a matrix that is read once are asked for before they are needed
 
 
@@ -51,6 +52,17 @@ def outer_tile(kind: str) -> Tile:
     bits, count, by_lane = registers()
     rows, vectors = _OUTER[bits, count]
     return Tile(bits // width(kind), rows, vectors, by_lane)
+
+
+def has_wide_registers() -> bool:
+    """Whether there are 32 registers of 512 bits, and loads and stores of some of their lanes."""
+    return registers()[:2] == (512, 32)
+
+
+def product_tile(kind: str) -> Tile:
+    """The tile of products of matrices: taller where registers are wide (Note [tall tiles])."""
+    tile = outer_tile(kind)
+    return replace(tile, rows=TALL) if has_wide_registers() else tile
 
 
 def flat_tile(kind: str, columns: int) -> Tile:
