@@ -30,7 +30,7 @@ class _Move:
         self.source, self.target = w.pointer(given[0]), w.pointer(given[1])
         self.along_p, self.along_q, self.step, self.jump = given[2:6]
         self.p_count, self.p_stop, self.q_count = given[6:]
-        self.lanes = SQUARE * 8 // width(kind)
+        self.lanes = 4 if has_wide_registers() else SQUARE * 8 // width(kind)
         self.masks, self.full = has_wide_registers(), outer_tile(kind).lanes
         self.narrow = max(wide // 4, 1)  # elements that parts of panels are copied by
 

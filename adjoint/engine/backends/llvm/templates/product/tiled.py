@@ -32,7 +32,9 @@ from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.kernel import GROUP
 from adjoint.engine.backends.llvm.templates.product.parts import sum_parts
 from adjoint.engine.backends.llvm.templates.product.tiles import (
+    MOST_FEW,
     Tile,
+    few_tile,
     flat_tile,
     has_wide_registers,
     outer_tile,
@@ -348,7 +350,7 @@ def by_depths(p: TiledProduct) -> None:
 def tiles(p: TiledProduct) -> None:
     """A product in tiles; operands in another order first, where that is worth a launch."""
     m, n, k = p.sizes
-    tile = flat_tile(p.kind, typical(n)) if typical(m) == 1 else product_tile(p.kind)
+    tile = tile_for(p)
     tall = tile.rows > outer_tile(p.kind).rows
     part, columns = piece_of(p, tile)
     copies, across = panels_to_copy(p, tile) if tall else rows_to_copy(p.a, tile)
@@ -392,6 +394,21 @@ def tiles(p: TiledProduct) -> None:
     launch(p, name, text, words, pieces)
 
 
+def tile_for(p: TiledProduct) -> Tile:
+    """The tile of a product: flat for one row, wide for few."""
+    m, n = typical(p.sizes[0]), typical(p.sizes[1])
+    if m == 1:
+        return flat_tile(p.kind, n)
+    return few_tile(p.kind, m) if has_few_rows(p) else product_tile(p.kind)
+
+
+def has_few_rows(p: TiledProduct) -> bool:
+    """Whether few rows, on wide registers, meet a matrix that wide tiles read where it lies."""
+    m, n, _ = map(typical, p.sizes)
+    few = has_wide_registers() and 1 < m <= MOST_FEW and p.b.rows_lie
+    return few and n >= few_tile(p.kind, m).columns
+
+
 def piece_of(p: TiledProduct, tile: Tile) -> tuple[int, int]:
     """Rows and columns of a piece."""
     m, n, k = p.sizes
@@ -413,7 +430,8 @@ def reads_columns(p: TiledProduct) -> bool:
     """Whether B is read where it lies, unpacked."""
     m, n, k = map(typical, p.sizes)
     compact = k * n <= SMALL and typical(p.b.row) == n
-    return p.b.rows_lie and (m <= FEW or k <= SHALLOW or compact)
+    few = m <= FEW or has_few_rows(p)
+    return p.b.rows_lie and (few or k <= SHALLOW or compact)
 
 
 def is_scattered(p: TiledProduct, columns: int) -> bool:
