@@ -9,6 +9,11 @@ Note [tall tiles]
     of them. So where enough columns use them, rows of A are copied into panels of twelve: those of
     one depth are neighbours, and all loads of a turn lie behind two registers. Else they are read
     where they lie. Which of the two is decided by the plan, and each has a text of its own.
+
+    A piece goes through all panels of B, which come from a far cache, once for few rows. So while
+    tiles are made of one panel the next is asked for, a line in each turn. Of the result, all that
+    a tile adds to is read before any of it is written: rows that are a multiple of 4096 bytes apart
+    look alike to the processor, which would let each read wait for the write before it.
 """
 
 from __future__ import annotations
@@ -186,7 +191,7 @@ class PanelsKernel(ProductKernel):
         places = [(row, w.whole(v * tile.lanes)) for row in rows for v in range(tile.vectors)]
 
         def put(later: bool) -> None:
-            # First all that is read: rows may be as far apart as the processor compares addresses.
+            # All is read before any is written: Note [tall tiles].
             after = [
                 x + w.load(row, self.kind, v, tile.lanes) if later else x
                 for x, (row, v) in zip(sums, places, strict=True)

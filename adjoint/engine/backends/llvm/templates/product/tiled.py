@@ -466,7 +466,7 @@ def panels_to_copy(p: TiledProduct, tile: Tile) -> tuple[bool, bool]:
     if not p.a.rows_lie:
         return not p.a.turned.rows_lie or k > SIDE, False
     meet = typical(p.a.row) * p.c.base.buffer.dtype.itemsize % MEETING == 0
-    return m >= tile.rows and n >= (USED_MEETING if meet else USED), False
+    return m >= 2 * tile.rows and n >= (USED_MEETING if meet else USED), False
 
 
 def deepest(kind: str, tile: Tile, part: int, copies: bool, across: bool) -> int:
