@@ -132,7 +132,9 @@ class PanelsKernel(ProductKernel):
             columns = [
                 w.load(here, kind, w.whole(v * tile.lanes), tile.lanes) for v in range(tile.vectors)
             ]
-            places, after, found = iter(before), [], {}
+            places = iter(before)
+            after: list[V] = []
+            found: dict[str, str] = {}
             for base, offset in behind:
                 if base not in found:
                     found[base] = w.at(base, kind, k * apart)
