@@ -10,7 +10,7 @@ from adjoint.engine import assembly
 from adjoint.engine.backends.llvm.ir import writer
 from adjoint.engine.backends.llvm.templates.convolution import lines_kernel
 from adjoint.engine.backends.llvm.templates.product import kernel as product
-from adjoint.engine.backends.llvm.templates.product import thin_kernel, tiles
+from adjoint.engine.backends.llvm.templates.product import panels_kernel, thin_kernel, tiles
 from adjoint.engine.backends.registers import half_bits
 from adjoint.engine.backends.registers.elementwise import LOWER, supports
 from adjoint.engine.backends.registers.vector import Features, V
@@ -84,14 +84,25 @@ def test_tiles_stay_in_registers(cpu: str, monkeypatch: pytest.MonkeyPatch) -> N
         (inner.rows * columns, thin_kernel.dots_text("dots", "f32", columns))
         for columns in range(2, inner.vectors + 1)
     ]
-    tall = (outer.rows * outer.vectors, product.product_text("product", "f32", outer))
+    square = (outer.rows * outer.vectors, product.product_text("product", "f32", outer))
+    tile = tiles.product_tile("f32")
+    tall = [
+        (tile.rows * tile.vectors, panels_kernel.panels_text("product", "f32", tile, side))
+        for side in (False, True)
+        if tile != outer
+    ]
+    few = [
+        (t.rows * t.vectors, product.product_text("product", "f32", t))
+        for t in (tiles.few_tile("f32", rows) for rows in (2, 4, 8))
+        if tiles.has_wide_registers()
+    ]
     together = lines_kernel.vectors_together()
     size = (together // lines_kernel.ACROSS, lines_kernel.ACROSS)
     along = [
         (together, lines_kernel.line_sums_text("lines", "f32", True, size, 1, near))
         for near in (True, False)
     ]
-    kernels = (tall, *thin, *along)
+    kernels = (square, *tall, *few, *thin, *along)
     texts = ["\n".join([*sorted(declared), function]) for _, (function, declared) in kernels]
     codes = with_every_pass(texts, TARGETS[cpu][0], cpu)
     for (sums, _), code in zip(kernels, codes, strict=True):

@@ -93,15 +93,39 @@ class CodeWriter:
         align = width(value.kind) // 8
         self.code.lines.append(f"store {value.type} {value.ref}, ptr {where}, align {align}")
 
+    def lanes_below(self, count: V, lanes: int) -> V:
+        """Which lanes are among the first `count`, which may be none or more than there are."""
+        return self.code.iota("i32", lanes) < self.code.splat(count.convert("i32"), lanes)
+
+    def load_some(self, mask: V, other: V, base: str, index: V) -> V:
+        """Neighbouring elements where the mask holds, `other` elsewhere; nothing else is read."""
+        name = f"@llvm.masked.load.v{other.lanes}{other.kind}.p0"
+        self.code.declarations.add(
+            f"declare {other.type} {name}(ptr, i32, {mask.type}, {other.type})"
+        )
+        where, align = self.at(base, other.kind, index), width(other.kind) // 8
+        text = f"ptr {where}, i32 {align}, {mask.type} {mask.ref}, {other.type} {other.ref}"
+        return self.code.value(
+            self.code.let(f"call {other.type} {name}({text})"), other.kind, other.lanes
+        )
+
+    def store_some(self, mask: V, value: V, base: str, index: V) -> None:
+        """Put a value at neighbouring elements where the mask holds."""
+        name = f"@llvm.masked.store.v{value.lanes}{value.kind}.p0"
+        self.code.declarations.add(f"declare void {name}({value.type}, ptr, i32, {mask.type})")
+        where, align = self.at(base, value.kind, index), width(value.kind) // 8
+        text = f"{value.type} {value.ref}, ptr {where}, i32 {align}, {mask.type} {mask.ref}"
+        self.code.lines.append(f"call void {name}({text})")
+
     def behind(self, base: str, offset: V) -> str:
         """So many bytes behind a pointer."""
         return self.code.let(f"getelementptr i8, ptr {base}, i64 {offset.ref}")
 
-    def prefetch(self, where: str, ahead: int) -> None:
-        """Ask for memory so many bytes ahead; it need not exist."""
+    def prefetch(self, where: str, ahead: int, near: int = 3) -> None:
+        """Ask for memory so many bytes ahead; it need not exist. 3 is the nearest cache."""
         self.code.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         at = self.behind(where, self.whole(ahead))
-        self.code.lines.append(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+        self.code.lines.append(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 {near}, i32 1)")
 
     def gather(self, base: str, kind: str, places: Sequence[V]) -> V:
         """Elements from anywhere, side by side."""

@@ -91,20 +91,26 @@ def group_of(tile: Tile) -> int:
 class ProductKernel:
     """Writes the kernel of Note [products]."""
 
+    words: type[ProductWords] = ProductWords
+
     def __init__(self, kind: str, tile: Tile, ending: Ending | None = None) -> None:
         self.kind, self.tile = kind, tile
         self.item = width(kind) // 8
         self.w = w = CodeWriter()
-        self.word = ProductWords.read_by(w)
+        self.word = self.words.read_by(w)
         self.strip = w.reserve(kind, STRIP_BYTES // self.item)
         # Rows side by side are read in whole vectors, the last perhaps beyond them.
-        self.copy = w.reserve(kind, copied(kind) + tile.rows)
+        self.copy = w.reserve(kind, self.copied() + tile.rows)
         self.result = w.reserve(kind, tile.rows * tile.columns)
         self.writes_product = ending is None or ending.writes_product
         self.ending = (
-            None if ending is None else EndingWriter(w, ending.epilogue, ProductWords.word_count())
+            None if ending is None else EndingWriter(w, ending.epilogue, self.words.word_count())
         )
         self.first_row = w.whole(0)  # of the piece, rows of all members counted on
+
+    def copied(self) -> int:
+        """Elements of A that are copied at a time, at most."""
+        return copied(self.kind)
 
     def text(self, name: str) -> Text:
         self.w.pieces(self.word.pieces, self.piece)
@@ -147,18 +153,8 @@ class ProductKernel:
                 def columns(j: V) -> None:
                     number = (j - start).quotient(self.tile.columns)
                     panel = w.at(panels, self.kind, number * jump)
-
-                    def some_rows(i: V) -> None:
-                        mine = [
-                            w.at(source, self.kind, w.least(i + r, rows - 1) * step)
-                            for r in range(self.tile.rows)
-                        ]
-                        sums = multiply(
-                            w, self.kind, self.tile, mine, panel, columns_apart, depth, apart
-                        )
-                        self.put(sums, c, (i, rows), (j, end), k)
-
-                    w.loop(0, rows, some_rows, step=self.tile.rows)
+                    lies = (source, step, apart), (panel, columns_apart, jump)
+                    self.panel(*lies, c, (rows, j, end), (k, depth))
 
                 w.loop(start, end, columns, step=self.tile.columns)
 
@@ -166,6 +162,33 @@ class ProductKernel:
 
         blocks = (word.k + word.block - 1).quotient(word.block)
         w.loop(0, w.most(blocks, 1), block)
+
+    def panel(
+        self,
+        a: tuple[str, V, V],
+        b: tuple[str, V, V],
+        c: str,
+        sizes: tuple[V, V, V],
+        depth: tuple[V, V],
+    ) -> None:
+        """All rows of the piece times one panel of columns.
+
+        Of A and B: where they begin, how far A's rows and a row's elements are apart, and in B the
+        columns of one depth from the next and a panel from the next. The sizes: rows of the piece,
+        the panel's first column, where columns end. Of the depth: where the block begins, and how
+        deep it is.
+        """
+        w, (source, step, apart), (rows, j, end), (k, deep) = self.w, a, sizes, depth
+
+        def some_rows(i: V) -> None:
+            mine = [
+                w.at(source, self.kind, w.least(i + r, rows - 1) * step)
+                for r in range(self.tile.rows)
+            ]
+            sums = multiply(w, self.kind, self.tile, mine, *b[:2], deep, apart)
+            self.put(sums, c, (i, rows), (j, end), k)
+
+        w.loop(0, rows, some_rows, step=self.tile.rows)
 
     def rows_at(self, a: V, rows: V, depth: V) -> tuple[str, V, V]:
         """Where a block's rows begin, how far they are apart, and how far their elements are."""
@@ -343,7 +366,7 @@ class OrderWords(LaunchWords):
     inner_source: Any
 
 
-def order_text(name: str, kind: str, tile: Tile) -> Text:
+def order_text(name: str, kind: str, wide: int) -> Text:
     """Members of a batch in parts: panels of columns, or groups of rows (Note [products])."""
     w = CodeWriter()
     word = OrderWords.read_by(w)
@@ -363,7 +386,7 @@ def order_text(name: str, kind: str, tile: Tile) -> Text:
         padded = (counts[0] + word.pad - 1).quotient(word.pad) * word.pad
         along = word.along_p, word.along_q
         given = (source, to, *along, word.step, word.jump, counts[0], padded, counts[1])
-        move(w, kind, tile.columns, *given)
+        move(w, kind, wide, *given)
 
     w.pieces(word.pieces, piece)
     return w.finish(name)

@@ -15,25 +15,46 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
 )
 from adjoint.engine.backends.llvm.templates.product import kernel as product
 from adjoint.engine.backends.llvm.templates.product import little_kernel as little
+from adjoint.engine.backends.llvm.templates.product import panels_kernel as panels
 from adjoint.engine.backends.llvm.templates.product import row_kernel as rows
 from adjoint.engine.backends.llvm.templates.product import thin_kernel as dots
+from adjoint.engine.backends.llvm.templates.product.cutting import (
+    PIECES,
+    block_depth,
+    columns_cut,
+    columns_of_piece,
+    depth_parts,
+    paired,
+    rows_cut,
+    rows_of_piece,
+)
 from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.kernel import GROUP
 from adjoint.engine.backends.llvm.templates.product.parts import sum_parts
-from adjoint.engine.backends.llvm.templates.product.tiles import Tile, flat_tile, outer_tile, tiled
+from adjoint.engine.backends.llvm.templates.product.tiles import (
+    MOST_FEW,
+    Tile,
+    few_tile,
+    flat_tile,
+    has_wide_registers,
+    outer_tile,
+    product_tile,
+    tiled,
+)
 from adjoint.engine.compiler.loops.epilogues import Epilogue
 from adjoint.engine.compiler.memory.places import ARENA, Dims, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Label, Launch, Text, sized, whole
 from adjoint.engine.core.spec import pinned
 from adjoint.engine.graph.sizes.extents import computed, is_extent, is_undecided, typical
 
-PIECES = 16  # a large product is dealt out in at least so many pieces
-WORTH = 32 * 1024  # multiply-adds that a piece has at least, if there are several
 TALL = 64  # rows of a piece, at most, where it shares panels with others
 ALONE = 128  # the same where it packs its own panels: what is packed should be used often
 FEW = 4  # rows, or
 SHALLOW = 32  # depth, or
 SMALL = 4096  # elements that are all there is, up to which columns that lie right are not packed
+MEETING = 2048  # bytes: rows a multiple of it apart share sets of the nearest cache
+USED_MEETING, USED = 96, 384  # columns from which on such rows, and others, are put in panels
+PANELS = 4  # of rows, which a piece puts in order
 SIDE = 64  # depth up to which rows that lie side by side are not copied
 THIN = 8  # columns up to which sums go along the depth
 MANY = 64  # rows from which on it is worth a launch to have them do so
@@ -41,96 +62,8 @@ LARGE = 1 << 20  # bytes of a matrix from which on one row goes along its rows
 STRIP = 1 << 11  # bytes of a row that one piece goes along, at least
 LITTLES = 8  # members of a batch from which on it is worth a function of their own sizes
 DEEP = 1 << 14  # rows that are added up one after another, at most
-SHARE = 128  # of a depth that is cut into parts, each has so much at least
-PARTIAL = 160 * 1024  # elements of all parts of a result, at most: they stay in caches
 
 Lasts = Callable[[PlannedBuffer], bool]
-
-
-# -- how a product is cut: by shape alone, never by the number of workers -----------------------
-
-
-def wanted(m: int, n: int, k: int, batch: int) -> int:
-    """Pieces that a member of the batch is cut into."""
-    return max(1, min(-(-PIECES // max(batch, 1)), m * n * k // WORTH))
-
-
-def rows_of_piece(m: int, n: int, k: int, batch: int, group: int, most: int) -> int:
-    """Rows of a piece where a product is cut by rows first: a multiple of a group's."""
-    few = -(-m // wanted(m, n, k, batch))
-    if few > most:  # as many pieces as PIECES workers have rounds for: none shall wait for a rest
-        rounds = -(-batch * -(-m // most) // PIECES)
-        few = -(-m // max(rounds * PIECES // batch, 1))
-    return max(group, min(-(-few // group) * group, most))
-
-
-def paired(m: int, part: int, others: int, group: int) -> int:
-    """Parts of at most so many rows. Pieces are even in number: of two workers none shall wait."""
-    parts = -(-m // part)
-    odd = parts > 1 and parts * others % 2 == 1
-    return parts + 1 if odd and parts < -(-m // group) else parts
-
-
-def columns_of_piece(m: int, n: int, k: int, batch: int, part: int, columns: int) -> int:
-    """Columns of a piece that has `part` rows: a multiple of a tile's."""
-    parts = max(1, wanted(m, n, k, batch) // max(-(-m // part), 1))
-    return max(columns, -(-n // parts // columns) * columns)
-
-
-def cut_both(m: int, n: int, piece: tuple[int, int], group: int, columns: int) -> tuple[int, int]:
-    """Rows and columns of a piece of a product cut by columns, into `piece`.
-
-    Such pieces need no rows of others. Rows are cut as well where that leaves the busiest of
-    `PIECES` workers a fifth less.
-    """
-    best, least = piece, 0.8 * busiest(m, n, *piece)
-    for parts in (8, 4, 2):
-        wide = -(-n // parts // columns) * columns
-        rows = -(-m // max(PIECES // -(-n // wide), 1))
-        cut = min(-(-rows // group) * group, piece[0]), wide
-        if busiest(m, n, *cut) <= least:
-            best, least = cut, busiest(m, n, *cut) - 1
-    return best
-
-
-def cut_piece(
-    m: int, n: int, k: int, batch: int, part: int, columns: int, group: int, wide: int
-) -> tuple[int, int]:
-    """Rows and columns of a piece that was to have `part` rows and `columns`."""
-    if m < n and wanted(m, n, k, batch) == PIECES:
-        return cut_both(m, n, (part, columns), group, wide)
-    return part, columns
-
-
-def rows_cut(*given: int) -> int:
-    """The rows of `cut_piece`."""
-    return cut_piece(*given)[0]
-
-
-def columns_cut(*given: int) -> int:
-    """The columns of `cut_piece`."""
-    return cut_piece(*given)[1]
-
-
-def busiest(m: int, n: int, rows: int, columns: int) -> int:
-    """Elements of a result that the busiest of `PIECES` workers has, cut like this."""
-    return -(-(-(-m // rows) * -(-n // columns)) // PIECES) * rows * columns
-
-
-def depth_parts(m: int, n: int, k: int) -> int:
-    """Parts that a depth is cut into, where a small result is summed over a great one.
-
-    Otherwise all workers would read all columns of B for a few rows each.
-    """
-    if k < 4 * max(m, n) or wanted(m, n, k, 1) < PIECES:
-        return 1
-    fit = [p for p in (16, 8, 4) if k % p == 0 and k >= p * SHARE and p * m * n <= PARTIAL]
-    return fit[0] if fit else 1
-
-
-def block_depth(k: int, most: int) -> int:
-    """The depth of a block: blocks are of one size, so that none is a small rest."""
-    return -(-max(k, 1) // max(-(-k // most), 1))
 
 
 # -- operands -----------------------------------------------------------------------------------
@@ -417,11 +350,15 @@ def by_depths(p: TiledProduct) -> None:
 def tiles(p: TiledProduct) -> None:
     """A product in tiles; operands in another order first, where that is worth a launch."""
     m, n, k = p.sizes
-    tile = flat_tile(p.kind, typical(n)) if typical(m) == 1 else outer_tile(p.kind)
+    tile = tile_for(p)
+    tall = tile.rows > outer_tile(p.kind).rows
     part, columns = piece_of(p, tile)
-    copies, across = rows_to_copy(p.a, tile)
+    copies, across = panels_to_copy(p, tile) if tall else rows_to_copy(p.a, tile)
+    side = tall and (copies or not p.a.rows_lie)
+    a_panel = tile.rows * p.a.row
     if copies and (typical(parts_of(n, columns)) > 1 or p.lasts(p.a.base.buffer)):
-        p.a, copies, across = in_rows(p, p.a), False, False
+        p.a = in_row_panels(p, tile) if tall else in_rows(p, p.a)
+        copies, across, a_panel = False, False, tile.rows * k
     direct = reads_columns(p)
     ready, panel = (n, tile.columns) if direct else (0, 0)
     shared = typical(parts_of(m, part)) > 1 or p.lasts(p.b.base.buffer)
@@ -446,11 +383,30 @@ def tiles(p: TiledProduct) -> None:
         inner_a=a.inner, inner_b=b.inner, inner_c=c.inner,
     ).listed()  # fmt: skip
     name = f"product_{tiled(p.kind)}_{tile.rows}x{tile.columns}"
+    text: Any = partial(product.product_text, kind=p.kind, tile=tile, ending=p.ending)
+    if tall:
+        name = f"{name}_{'side' if side else 'rows'}"
+        words.append(a_panel)
+        text = partial(panels.panels_text, kind=p.kind, tile=tile, side=side, ending=p.ending)
     if p.ending is not None:
         name = f"{name}_{'kept' if p.ending.writes_product else 'only'}_{p.ending.epilogue.key()}"
         words += p.ending.words
-    text = partial(product.product_text, kind=p.kind, tile=tile, ending=p.ending)
     launch(p, name, text, words, pieces)
+
+
+def tile_for(p: TiledProduct) -> Tile:
+    """The tile of a product: flat for one row, wide for few."""
+    m, n = typical(p.sizes[0]), typical(p.sizes[1])
+    if m == 1:
+        return flat_tile(p.kind, n)
+    return few_tile(p.kind, m) if has_few_rows(p) else product_tile(p.kind)
+
+
+def has_few_rows(p: TiledProduct) -> bool:
+    """Whether few rows, on wide registers, meet a matrix that wide tiles read where it lies."""
+    m, n, _ = map(typical, p.sizes)
+    few = has_wide_registers() and 1 < m <= MOST_FEW and p.b.rows_lie
+    return few and n >= few_tile(p.kind, m).columns
 
 
 def piece_of(p: TiledProduct, tile: Tile) -> tuple[int, int]:
@@ -474,7 +430,8 @@ def reads_columns(p: TiledProduct) -> bool:
     """Whether B is read where it lies, unpacked."""
     m, n, k = map(typical, p.sizes)
     compact = k * n <= SMALL and typical(p.b.row) == n
-    return p.b.rows_lie and (m <= FEW or k <= SHALLOW or compact)
+    few = m <= FEW or has_few_rows(p)
+    return p.b.rows_lie and (few or k <= SHALLOW or compact)
 
 
 def is_scattered(p: TiledProduct, columns: int) -> bool:
@@ -482,6 +439,8 @@ def is_scattered(p: TiledProduct, columns: int) -> bool:
 
     A launch that goes along the rows takes half the time, while what it writes stays in a cache.
     """
+    if has_wide_registers():  # lines asked for ahead come as soon: 96x384x2080 takes a twelfth less
+        return False
     m, n, k = map(typical, p.sizes)
     size = p.batch * n * k * p.c.base.buffer.dtype.itemsize
     several = typical(parts_of(n, columns)) > 1
@@ -501,11 +460,22 @@ def rows_to_copy(a: Matrix, tile: Tile) -> tuple[bool, bool]:
     return not fits, across
 
 
+def panels_to_copy(p: TiledProduct, tile: Tile) -> tuple[bool, bool]:
+    """Whether rows of A are worth to be put in panels (Note [tall tiles])."""
+    m, n, k = map(typical, p.sizes)
+    if not p.a.rows_lie:
+        return not p.a.turned.rows_lie or k > SIDE, False
+    meet = typical(p.a.row) * p.c.base.buffer.dtype.itemsize % MEETING == 0
+    return m >= 2 * tile.rows and n >= (USED_MEETING if meet else USED), False
+
+
 def deepest(kind: str, tile: Tile, part: int, copies: bool, across: bool) -> int:
     """The depth of a block, at most: what is copied and packed has room."""
     panel = product.panel_depth(kind, tile)
     if not copies:
         return panel
+    if tile.rows > outer_tile(kind).rows:
+        return computed(min, panel, panels.copied(kind) // part)
     room = product.copied(kind, across) // part
     return computed(min, panel, room if across else room - product.SKEW)
 
@@ -544,6 +514,16 @@ def in_rows(p: TiledProduct, given: Matrix) -> Matrix:
     return Matrix(base, given.shape, k, 1, p.ranges[1] * m * k, m * k)
 
 
+def in_row_panels(p: TiledProduct, tile: Tile) -> Matrix:
+    """A in panels of a tile's rows: those of one depth are neighbours."""
+    m, k = p.a.shape
+    member = rounded(m, tile.rows) * k
+    part = (tile.rows * PANELS, k)
+    to = (tile.rows, tile.rows * k, tile.rows)
+    base = order(p, p.a.turned, to, part, tile.rows * PANELS * k, member, tile.rows)
+    return Matrix(base, p.a.shape, k, tile.rows, p.ranges[1] * member, member)
+
+
 def in_panels(p: TiledProduct, tile: Tile) -> Matrix:
     """B in panels of a tile's columns: from a row of one to the next it is that many elements."""
     k, n = p.b.shape
@@ -566,6 +546,7 @@ def order(
     part: tuple[int, int],
     size: int,
     member: int,
+    wide: int = 0,
 ) -> Address:
     """The launch that puts a matrix in another order; where it then lies.
 
@@ -585,8 +566,8 @@ def order(
     ).listed()  # fmt: skip
     p.launches.append(
         Launch(
-            function=f"order_{tiled(kind)}",
-            text=lambda name: product.order_text(name, kind, outer_tile(kind)),
+            function=f"order_{tiled(kind)}" + (f"_{wide}" if wide else ""),
+            text=lambda name: product.order_text(name, kind, wide or outer_tile(kind).columns),
             words=words,
             reads=(whole(given.base.buffer),),
             writes=(whole(buffer),),

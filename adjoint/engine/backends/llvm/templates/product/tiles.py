@@ -19,6 +19,9 @@ from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.registers.vector import V, mad, select, width
 
 FLAT = 256  # bytes of a tile of one row
+_FEW = {2: 8, 4: 4, 8: 3}  # rows, and vectors of a tile of so few
+MOST_FEW = max(_FEW)
+TALL = 12  # rows of a tile where registers are 32 of 512 bits
 AHEAD = 16  # rows of a matrix that is read once are asked for before they are needed
 
 
@@ -51,6 +54,23 @@ def outer_tile(kind: str) -> Tile:
     bits, count, by_lane = registers()
     rows, vectors = _OUTER[bits, count]
     return Tile(bits // width(kind), rows, vectors, by_lane)
+
+
+def has_wide_registers() -> bool:
+    """Whether there are 32 registers of 512 bits, and loads and stores of some of their lanes."""
+    return registers()[:2] == (512, 32)
+
+
+def product_tile(kind: str) -> Tile:
+    """The tile of products of matrices: taller where registers are wide (Note [tall tiles])."""
+    tile = outer_tile(kind)
+    return replace(tile, rows=TALL) if has_wide_registers() else tile
+
+
+def few_tile(kind: str, rows: int) -> Tile:
+    """The tile of few rows, which meet B where it lies: so wide that its rows are long reads."""
+    high = next(height for height in _FEW if rows <= height)
+    return replace(outer_tile(kind), rows=high, vectors=_FEW[high])
 
 
 def flat_tile(kind: str, columns: int) -> Tile:
@@ -122,6 +142,12 @@ class _Turns:
     step: V
     apart: V
 
+    @property
+    def once(self) -> bool:
+        """Whether B is read by one tile of rows only."""
+        few = self.tile.rows <= MOST_FEW and self.tile.columns > outer_tile(self.kind).columns
+        return self.tile.rows == 1 or (few and has_wide_registers())
+
     def several(self, k: V, *sums: V) -> list[V]:
         """As much depth as a vector has lanes, of contiguous rows."""
         w, lanes = self.w, self.tile.lanes
@@ -151,7 +177,7 @@ class _Turns:
         """Sums with the products of one depth added; `rows` are in all lanes."""
         w, tile, places = self.w, self.tile, iter(sums)
         here = w.at(self.columns, self.kind, k * self.step)
-        if tile.rows == 1:  # each is used once: memory decides, and the next rows are far
+        if self.once:  # memory decides, and the next rows are far
             later = w.at(here, self.kind, self.step * AHEAD)
             for start in range(0, tile.columns * width(self.kind) // 8, LINE):
                 w.prefetch(later, start)
