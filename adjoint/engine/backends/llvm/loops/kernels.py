@@ -192,7 +192,7 @@ class LoopEmitter:
 
     @contextmanager
     def among_last(self, i: str, stop: str) -> Iterator[V]:
-        """What is written meanwhile is of the lanes from i on that there are (Note [last lanes])."""
+        """What is written meanwhile is of lanes from i on that there are (Note [last lanes])."""
         let, lanes = self.code.let, self.last
         left = self.code.value(let(f"sub i64 {stop}, {i}"), "i64", 1).convert("i32")
         mask = self.code.iota("i32", lanes) < self.code.splat(left, lanes)

@@ -37,10 +37,12 @@ from adjoint.engine.backends.llvm.ir.piece_walks import PIECES
 from adjoint.engine.backends.llvm.loops.column_sums import sums_columns
 from adjoint.engine.compiler.loops.ir import INDEX, LOAD, Form, Op
 from adjoint.engine.core.dtype import named
+from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.ops.random.random import word_bits
 
 CHUNK, CHUNKS, SIZES = range(PIECES + 1, PIECES + 4)
 WIDE = ("float64", "int64")
+FEW_OPERATIONS = 4  # beside a function's own numbers their values have room in registers
 FEW_LANES = 4  # elements at a time of rows that are shorter than a few registers
 
 
@@ -79,6 +81,8 @@ def lanes_of(form: Form) -> int:
     lanes = 8 if any(op.dtype in WIDE or op.compute in WIDE for op in ops) else 16
     if not form.inner and len(ops) > machine().registers // 2:
         lanes = _lanes_of_crowd(_alive_at_once(form), lanes, 512 // lanes)
+    elif last_lanes(form):
+        lanes *= _registers_at_once(form)
     return lanes
 
 
@@ -93,6 +97,19 @@ def last_lanes(form: Form) -> int:
         return 0
     wide = any(op.dtype in WIDE or op.compute in WIDE for op in form.ops)
     return machine().bits // (64 if wide else 32)
+
+
+def _registers_at_once(form: Form) -> int:
+    """How many registers hold a vector of a form whose last elements are no matter.
+
+    A function is one chain of operations, a reduction waits for the element before: others go on
+    meanwhile. What only moves and adds waits for memory, and several stores in a row that each
+    touch two lines of it take longer than with loads between them.
+    """
+    functions = any(op.name in REGISTRY and REGISTRY[op.name].cost == "function" for op in form.ops)
+    if form.rows:
+        return 2
+    return (4 if len(form.ops) <= FEW_OPERATIONS else 2) if functions else 1
 
 
 def _lanes_of_crowd(values: int, lanes: int, bits: int) -> int:
