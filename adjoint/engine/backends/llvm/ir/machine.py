@@ -39,7 +39,10 @@ def this_machine() -> CodeMachine:
 
     have = binding.get_host_cpu_features()
     features = Features(
-        fused=bool(have.get("fma")), halves=bool(have.get("f16c")), nan_bounds=False
+        fused=bool(have.get("fma")),
+        halves=bool(have.get("f16c")),
+        nan_bounds=False,
+        slow_underflow=True,
     )
     if have.get("avx512f"):
         masks = bool(have.get("avx512bw") and have.get("avx512vl"))
