@@ -82,8 +82,11 @@ class Access:
         wide = type_text(kind, lanes)
         if across == 3:
             last = code.let(f"getelementptr {type_text(kind, 1)}, ptr {at}, i64 {1 - lanes}")
+            if self.mask is not None and lanes == self.mask.lanes:
+                some = masked_load(self.turned(self.mask), last, align, kind)
+                return widen(self.turned(some), name)
             ref = code.let(f"load {wide}, ptr {last}, align {align}")
-            return widen(code.value(self.backwards(wide, ref, lanes), kind, lanes), name)
+            return widen(self.turned(code.value(ref, kind, lanes)), name)
         ref = "poison"
         element = type_text(kind, 1)
         for k in range(lanes):
@@ -93,12 +96,11 @@ class Access:
             ref = code.let(f"insertelement {wide} {ref}, {element} {one_ref}, i64 {k}")
         return widen(code.value(ref, kind, lanes), name)
 
-    def backwards(self, wide: str, ref: str, lanes: int) -> str:
+    def turned(self, x: V) -> V:
         """A vector's elements from the last to the first."""
-        order = ", ".join(f"i32 {k}" for k in reversed(range(lanes)))
-        return self.code.let(
-            f"shufflevector {wide} {ref}, {wide} poison, <{lanes} x i32> <{order}>"
-        )
+        order = ", ".join(f"i32 {k}" for k in reversed(range(x.lanes)))
+        text = f"shufflevector {x.type} {x.ref}, {x.type} poison, <{x.lanes} x i32> <{order}>"
+        return self.code.value(self.code.let(text), x.kind, x.lanes)
 
     def load_picked(
         self, k: int, indices: list[V], lanes: int, where: dict[int, str], uniform: bool
@@ -181,6 +183,11 @@ class Access:
         if self.mask is not None and classes[self.vector] == 1:
             masked_store(self.mask, self.code.splat(value, self.mask.lanes), at, align)
             return
+        if self.mask is not None and classes[self.vector] == 3:
+            last = let(f"getelementptr {type_text(kind, 1)}, ptr {at}, i64 {1 - self.mask.lanes}")
+            given = self.turned(self.code.splat(value, self.mask.lanes))
+            masked_store(self.turned(self.mask), given, last, align)
+            return
         if value.lanes == 1 or classes[self.vector] == 1:
             lines.append(f"store {value.type} {value.ref}, ptr {at}, align {align}")
             return
@@ -189,8 +196,8 @@ class Access:
         element = type_text(kind, 1)
         if classes[self.vector] == 3:
             last = let(f"getelementptr {element}, ptr {at}, i64 {1 - value.lanes}")
-            turned = self.backwards(value.type, value.ref, value.lanes)
-            lines.append(f"store {value.type} {turned}, ptr {last}, align {align}")
+            turned = self.turned(value)
+            lines.append(f"store {turned.type} {turned.ref}, ptr {last}, align {align}")
             return
         for k in range(value.lanes):
             step = let(f"mul i64 {self.word['stride', r, self.vector]}, {k}")

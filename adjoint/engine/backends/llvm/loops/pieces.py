@@ -93,7 +93,7 @@ def last_lanes(form: Form) -> int:
         return 0
     if any(op.name in ("random", "scatter") for op in form.ops):
         return 0
-    if any(classes[last] > 1 for name, classes in form.refs if name != "index"):
+    if any(classes[last] == 2 for name, classes in form.refs if name != "index"):
         return 0
     wide = any(op.dtype in WIDE or op.compute in WIDE for op in form.ops)
     return machine().bits // (64 if wide else 32)
