@@ -102,7 +102,8 @@ class Handler(ctypes.Structure):
 
 def text(of: str) -> str:
     """A text, with the size from which NumPy gives advice: none where it is told not to."""
-    advised = ADVISED if multiarray._get_madvise_hugepage() else -1  # the largest there is
+    told = vars(multiarray).get("_get_madvise_hugepage")
+    advised = ADVISED if told is not None and told() else -1  # the largest there is
     return of.replace("ADVISED", str(advised))
 
 
