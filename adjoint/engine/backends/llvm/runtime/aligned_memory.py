@@ -5,9 +5,8 @@ Note [aligned arrays]
     there each touch two lines, and where results are larger than the second cache writing takes up
     to twice as long. So on processors with vectors of more than 16 bytes NumPy has memory of many
     elements from a handler (Note [host memory]) that asks for it by lines. It is NumPy's own in
-    all else: the C library's heap, and advice to use huge pages. It is installed with the first
-    program that runs, unless there is another handler than NumPy's; that which counts takes its
-    place when it is asked for.
+    all else: the C library's heap, and advice to use huge pages. `align_arrays`
+    installs it where there is no other handler than NumPy's; nothing calls it yet.
 """
 
 from __future__ import annotations

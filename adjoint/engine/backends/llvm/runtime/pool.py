@@ -23,7 +23,6 @@ from typing import Any
 
 from adjoint.engine.backends import threads
 from adjoint.engine.backends.llvm.runtime import fastcall, jit, library, shared_words
-from adjoint.engine.backends.llvm.runtime.aligned_memory import align_arrays
 
 PATIENCE = 10_000  # times 100 us that the end of the interpreter waits for a running program
 FOREVER = 2**62
@@ -242,7 +241,6 @@ def _make() -> WorkerThreads:
             )
             atexit.register(pool.close)
             _pool = pool
-            align_arrays()  # with the first program there are kernels that write vectors
         return _pool
 
 
