@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,7 @@ import scipy.special as special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adjoint.engine.backends.llvm.ir.machine import host_features
 from adjoint.engine.backends.registers.math import (
     division,
     error,
@@ -295,6 +297,14 @@ def test_pow_of_a_number(exponent: float) -> None:
     apart = ulps(got, want)
     apart[(want == 0) | (np.abs(x) < 1e-12) | (np.abs(x) > 1e12)] = 0  # x * x * x overflows early
     assert apart.max() <= 2
+
+
+@pytest.mark.parametrize("slow_underflow", [False, True])
+def test_exponentials_of_what_is_never_positive(slow_underflow: bool) -> None:
+    x = -np.abs(sweep(99_991))
+    features = replace(host_features(), slow_underflow=slow_underflow)
+    got = native(exponential.exp_of_negative, ("f32",), "f32", features=features)(x)
+    check(got, rounded(FUNCTIONS["exp"][1], x), 1, x)
 
 
 # Without fused multiply-add errors grow a little, and products in parts must still be exact.

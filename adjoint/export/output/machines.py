@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from adjoint.engine.backends.llvm.ir.machine import CodeMachine, Features, this_machine
@@ -46,7 +46,8 @@ class Destination:
 
 
 _X86 = "x86_64-unknown-linux-gnu"
-_NO_FUSED = Features(fused=False, halves=False, nan_bounds=False)
+_NO_FUSED = Features(fused=False, halves=False, nan_bounds=False, slow_underflow=True)
+_X86_FEATURES = Features(nan_bounds=False, slow_underflow=True)
 _PLAIN = Features(fused=True, halves=False, nan_bounds=False)
 _OTHERS = [
     Destination(
@@ -55,12 +56,12 @@ _OTHERS = [
     ),
     Destination(
         "x86-64-v3", _X86, "x86-64-v3", "",
-        CodeMachine(Features(nan_bounds=False), 256, 16, False, "pairs256"),
+        CodeMachine(_X86_FEATURES, 256, 16, False, "pairs256"),
         zig="x86_64-linux-musl",
     ),
     Destination(
         "x86-64-v4", _X86, "x86-64-v4", "",
-        CodeMachine(Features(nan_bounds=False), 512, 32, False, "pairs512"),
+        CodeMachine(_X86_FEATURES, 512, 32, False, "pairs512"),
         zig="x86_64-linux-musl",
     ),
     Destination(
@@ -99,7 +100,9 @@ def native() -> Destination:
     machine = host_platform().machine
     zig = {"linux": f"{machine}-linux-gnu", "darwin": f"{machine}-macos"}.get(sys.platform, "")
     pointer = 64 if sys.maxsize > 2**32 else 32
-    return Destination(NATIVE, triple, processor, attributes, this_machine(), pointer, zig)
+    # The text may become C, which has no vectors that are read and written in part.
+    code_machine = replace(this_machine(), masks=False)
+    return Destination(NATIVE, triple, processor, attributes, code_machine, pointer, zig)
 
 
 def destination(name: str) -> Destination:

@@ -158,12 +158,25 @@ reduces(ALL, lambda kind: 1)(lambda a, b: a & b)
 
 @reduces(AMAX, lowest)
 def _larger(a: V, b: V) -> V:
-    return nan_max(a, b) if a.is_float else (a | b if a.kind == "i1" else int_max(a, b))
+    if a.is_float:
+        return _extreme(a, b, b > a) if not a.code.features.nan_bounds else nan_max(a, b)
+    return a | b if a.kind == "i1" else int_max(a, b)
 
 
 @reduces(AMIN, highest)
 def _smaller(a: V, b: V) -> V:
-    return nan_min(a, b) if a.is_float else (a & b if a.kind == "i1" else int_min(a, b))
+    if a.is_float:
+        return _extreme(a, b, b < a) if not a.code.features.nan_bounds else nan_min(a, b)
+    return a & b if a.kind == "i1" else int_min(a, b)
+
+
+def _extreme(a: V, b: V, beyond: V) -> V:
+    """b where it lies beyond a or is NaN, else a: which of two zeros is no matter here.
+
+    The inner choice is one instruction on x86, in this order of operands. What keeps the order of
+    zeros too is a chain of five, which each element has to wait for.
+    """
+    return select(b.isnan(), b, select(beyond, b, a))
 
 
 def combine(name: str, a: V, b: V) -> V:

@@ -65,6 +65,7 @@ class Features:
     nan_bounds: bool = True  # a minimum and maximum that keep NaN, as one instruction
     device: bool = False  # remainders of floats, sines and cosines by functions of the device
     overwrites: bool = False  # multiply-add of vectors puts its result where its addend was
+    slow_underflow: bool = False  # a product below all normal numbers takes a hundred cycles
     folds: bool = False  # the least of a vector's 32-bit lanes, as one instruction
 
 

@@ -14,7 +14,8 @@ Note [attention]
 
     Where queries see no later keys, and there is nothing else to look up, a sequence is a few
     parts in a recording for the CPU, each perhaps in blocks: its queries meet only the keys up to
-    their last, which is five eighths of the work. The weights of other keys are zeros, and zero
+    their last, which is five eighths of the work (of long sequences there are twice as many parts,
+    and nine sixteenths of it). The weights of other keys are zeros, and zero
     times NaN or an infinity is NaN wherever attention is computed on the CPU: what parts do not
     see is added to their results as sums of its products with zero.
 
@@ -274,7 +275,8 @@ class Problem:
         blocked: bool,
     ) -> Found:
         """Part by part, the last first: it has sums for every key, to which others are added."""
-        size = -(-self.length // PARTS)
+        count = 2 * PARTS if self.length >= 2 * PARTS * ROWS else PARTS
+        size = -(-self.length // count)
         parts: list[list[Any]] = []
         sums: list[Any] = []
         later: Rows = {}

@@ -25,6 +25,7 @@ class CodeMachine:
     registers: int  # how many there are
     by_lane: bool  # products by one lane of a vector are one instruction (NEON)
     dot: str = ""  # how sums of int8 products are made; of this machine, as it finds out itself
+    masks: bool = False  # some lanes of a vector are read and written by one instruction
 
 
 @cache
@@ -38,10 +39,14 @@ def this_machine() -> CodeMachine:
 
     have = binding.get_host_cpu_features()
     features = Features(
-        fused=bool(have.get("fma")), halves=bool(have.get("f16c")), nan_bounds=False
+        fused=bool(have.get("fma")),
+        halves=bool(have.get("f16c")),
+        nan_bounds=False,
+        slow_underflow=True,
     )
     if have.get("avx512f"):
-        return CodeMachine(features, 512, 32, by_lane=False)
+        masks = bool(have.get("avx512bw") and have.get("avx512vl"))
+        return CodeMachine(features, 512, 32, by_lane=False, masks=masks)
     return CodeMachine(features, 256 if have.get("avx") else 128, 16, by_lane=False)
 
 

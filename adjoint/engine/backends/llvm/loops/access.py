@@ -6,7 +6,14 @@ from adjoint.engine.backends.llvm.ir.blocks import Blocks
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.registers.elementwise import from_memory, to_memory
 from adjoint.engine.backends.registers.operations import KIND
-from adjoint.engine.backends.registers.vector import Code, V, any_of, select, type_text
+from adjoint.engine.backends.registers.vector import (
+    Code,
+    V,
+    any_of,
+    select,
+    suffix,
+    type_text,
+)
 from adjoint.engine.compiler.loops.ir import Form
 from adjoint.engine.core.dtype import named
 
@@ -21,6 +28,7 @@ class Access:
         self.vector = vector  # the dimension that lanes run along
         self.word: dict[tuple[str, int, int], str] = {}
         self.base: dict[int, str] = {}
+        self.mask: V | None = None  # lanes that there are, while the last ones are written
 
     def address(self, r: int, where: dict[int, str]) -> str:
         """A reference's address (or, for a coordinate, value) after the given indices."""
@@ -65,6 +73,8 @@ class Access:
                 code.let(f"load {type_text(kind, 1)}, ptr {at}, align {align}"), kind, 1
             )
             return code.splat(widen(one, name), lanes)
+        if across == 1 and self.mask is not None and lanes == self.mask.lanes:
+            return widen(masked_load(self.mask, at, align, kind), name)
         if across == 1:
             wide = type_text(kind, lanes)
             elements = code.value(code.let(f"load {wide}, ptr {at}, align {align}"), kind, lanes)
@@ -72,8 +82,11 @@ class Access:
         wide = type_text(kind, lanes)
         if across == 3:
             last = code.let(f"getelementptr {type_text(kind, 1)}, ptr {at}, i64 {1 - lanes}")
+            if self.mask is not None and lanes == self.mask.lanes:
+                some = masked_load(self.turned(self.mask), last, align, kind)
+                return widen(self.turned(some), name)
             ref = code.let(f"load {wide}, ptr {last}, align {align}")
-            return widen(code.value(self.backwards(wide, ref, lanes), kind, lanes), name)
+            return widen(self.turned(code.value(ref, kind, lanes)), name)
         ref = "poison"
         element = type_text(kind, 1)
         for k in range(lanes):
@@ -83,12 +96,11 @@ class Access:
             ref = code.let(f"insertelement {wide} {ref}, {element} {one_ref}, i64 {k}")
         return widen(code.value(ref, kind, lanes), name)
 
-    def backwards(self, wide: str, ref: str, lanes: int) -> str:
+    def turned(self, x: V) -> V:
         """A vector's elements from the last to the first."""
-        order = ", ".join(f"i32 {k}" for k in reversed(range(lanes)))
-        return self.code.let(
-            f"shufflevector {wide} {ref}, {wide} poison, <{lanes} x i32> <{order}>"
-        )
+        order = ", ".join(f"i32 {k}" for k in reversed(range(x.lanes)))
+        text = f"shufflevector {x.type} {x.ref}, {x.type} poison, <{x.lanes} x i32> <{order}>"
+        return self.code.value(self.code.let(text), x.kind, x.lanes)
 
     def load_picked(
         self, k: int, indices: list[V], lanes: int, where: dict[int, str], uniform: bool
@@ -168,6 +180,14 @@ class Access:
         at = self.pointer(r, where)
         align = alignment(name)
         lines, let = self.code.lines, self.code.let
+        if self.mask is not None and classes[self.vector] == 1:
+            masked_store(self.mask, self.code.splat(value, self.mask.lanes), at, align)
+            return
+        if self.mask is not None and classes[self.vector] == 3:
+            last = let(f"getelementptr {type_text(kind, 1)}, ptr {at}, i64 {1 - self.mask.lanes}")
+            given = self.turned(self.code.splat(value, self.mask.lanes))
+            masked_store(self.turned(self.mask), given, last, align)
+            return
         if value.lanes == 1 or classes[self.vector] == 1:
             lines.append(f"store {value.type} {value.ref}, ptr {at}, align {align}")
             return
@@ -176,8 +196,8 @@ class Access:
         element = type_text(kind, 1)
         if classes[self.vector] == 3:
             last = let(f"getelementptr {element}, ptr {at}, i64 {1 - value.lanes}")
-            turned = self.backwards(value.type, value.ref, value.lanes)
-            lines.append(f"store {value.type} {turned}, ptr {last}, align {align}")
+            turned = self.turned(value)
+            lines.append(f"store {turned.type} {turned.ref}, ptr {last}, align {align}")
             return
         for k in range(value.lanes):
             step = let(f"mul i64 {self.word['stride', r, self.vector]}, {k}")
@@ -206,6 +226,25 @@ class Access:
 def alignment(dtype: str) -> int:
     """What a pointer to elements of a dtype is a multiple of, in bytes."""
     return _ALIGNMENT.get(KIND[dtype][1], 1)
+
+
+def masked_load(mask: V, at: str, align: int, kind: str) -> V:
+    """The lanes of a mask from memory, zeros in others, whose memory is not touched."""
+    code, lanes = mask.code, mask.lanes
+    wide = type_text(kind, lanes)
+    name = f"@llvm.masked.load.v{lanes}{suffix(kind)}.p0"
+    code.declarations.add(f"declare {wide} {name}(ptr, i32, {mask.type}, {wide})")
+    given = f"ptr {at}, i32 {align}, {mask.type} {mask.ref}, {wide} zeroinitializer"
+    return code.value(code.let(f"call {wide} {name}({given})"), kind, lanes)
+
+
+def masked_store(mask: V, value: V, at: str, align: int) -> None:
+    """Write the lanes of a mask to memory, of which the rest is not touched."""
+    code = mask.code
+    name = f"@llvm.masked.store.v{value.lanes}{suffix(value.kind)}.p0"
+    code.declarations.add(f"declare void {name}({value.type}, ptr, i32, {mask.type})")
+    given = f"{value.type} {value.ref}, ptr {at}, i32 {align}, {mask.type} {mask.ref}"
+    code.lines.append(f"call void {name}({given})")
 
 
 def widen(x: V, dtype: str) -> V:

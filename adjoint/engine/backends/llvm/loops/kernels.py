@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
@@ -17,6 +18,7 @@ from adjoint.engine.backends.llvm.loops.pieces import (
     FEW_LANES,
     SIZES,
     lanes_of,
+    last_lanes,
     words_of,
 )
 from adjoint.engine.backends.llvm.loops.signs import never_positive
@@ -47,7 +49,9 @@ class LoopEmitter:
         self.name = name
         self.code = Code(features=host_features())
         self.blocks = Blocks(self.code)
-        self.lanes = {SHORT: 1, SEVERAL: FEW_LANES}.get(form.spans) or lanes_of(form)
+        self.last = last_lanes(form)
+        few = {SHORT: self.last or 1, SEVERAL: self.last or FEW_LANES}
+        self.lanes = few.get(form.spans) or lanes_of(form)
         self.size: list[str] = []
         self.head: list[str] = []  # goes before everything else
         self.vector = form.outer + form.inner - 1 if form.rows else form.outer - 1
@@ -174,11 +178,27 @@ class LoopEmitter:
 
             return body
 
-        if self.lanes > 1:
+        def masked(i: str, _: list[V]) -> list[V]:
+            with self.among_last(i, stop):
+                return across(self.last)(i, [])
+
+        if self.lanes > 1 and not (self.last and form.spans in (SHORT, SEVERAL)):
             self.blocks.loop(start, middle, self.lanes, (), across(self.lanes))
             start = middle
-        if self.lanes == 1 or form.spans != WHOLE:
+        if self.last and form.spans != WHOLE:
+            self.blocks.loop(start, stop, self.last, (), masked)
+        elif self.lanes == 1 or form.spans != WHOLE:
             self.blocks.loop(start, stop, 1, (), across(1))
+
+    @contextmanager
+    def among_last(self, i: str, stop: str) -> Iterator[V]:
+        """What is written meanwhile is of lanes from i on that there are (Note [last lanes])."""
+        let, lanes = self.code.let, self.last
+        left = self.code.value(let(f"sub i64 {stop}, {i}"), "i64", 1).convert("i32")
+        mask = self.code.iota("i32", lanes) < self.code.splat(left, lanes)
+        self.access.mask = mask
+        yield mask
+        self.access.mask = None
 
     def end_of_chunk(self, start: str) -> str:
         """Where a chunk of the vector dimension ends."""
@@ -256,6 +276,7 @@ class LoopEmitter:
         totals: list[V],
     ) -> list[V]:
         """What happens at one place of a loop nest; returns the new totals."""
+        mask = self.access.mask
         inside = LaneScope(env, width)
         # All values, then all stores: one may be written over a kept value that another needs
         # (Note [kept values], compiler.loops.schedule).
@@ -268,7 +289,8 @@ class LoopEmitter:
                 if kind == "v"
                 else self.code.const(x, total.kind, width)
             )
-            result.append(combine(self.form.ops[k].name, total, value.convert(total.kind)))
+            new = combine(self.form.ops[k].name, total, value.convert(total.kind))
+            result.append(new if mask is None else select(mask, new, total))
         for (_, r), value in zip(stored, values, strict=True):
             self.access.store(r, here, value)
         return result

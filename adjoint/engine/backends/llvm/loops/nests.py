@@ -22,6 +22,8 @@ from adjoint.engine.compiler.loops.ir import (
     LOAD,
     POINT,
     REDUCE,
+    SEVERAL,
+    SHORT,
     WHOLE,
     Kernel,
     Op,
@@ -90,12 +92,15 @@ class LoopNest:
         for j, (k, op) in enumerate(zip(self.reductions, ops, strict=True)):
             total = totals[j]
             if self.split:
-                total = combine(op.name, fold(op.name, totals[len(ops) + j]), total)
+                rest = fold(op.name, total)  # of the last lanes
+                total = combine(op.name, fold(op.name, totals[len(ops) + j]), rest)
             self.env[k] = self.emitter.reduced(k, total)
 
     def start(self) -> list[V]:
-        """What reductions begin with; where lanes are split, for single ones and for vectors."""
-        widths = [self.lanes, self.emitter.lanes] if self.split else [self.lanes]
+        """What reductions begin with; where lanes are split, for the last ones and for vectors."""
+        widths = [self.lanes]
+        if self.split:
+            widths = [self.emitter.last or self.lanes, self.emitter.lanes]
         return [
             identity(self.code, op.name, KIND[op.compute][0], width)
             for width in widths
@@ -162,17 +167,31 @@ class LoopNest:
     def across(self, d: int, here: dict[int, str], totals: list[V]) -> list[V]:
         """The loop along the vectors, and that over the elements left."""
         n, size, lanes = len(self.reductions), self.emitter.size[d], self.emitter.lanes
-        exact = self.form.spans == WHOLE
+        exact, last = self.form.spans == WHOLE, self.emitter.last
+        if last and self.form.spans in (SHORT, SEVERAL):
+            return self.masked(d, "0", here, totals[:n]) + totals[n:]
         whole = size if exact else self.code.let(f"and i64 {size}, {-lanes}")
         wide = self.summed(
             "0", whole, lanes, totals[n:], lambda i, t: self.body({**here, d: i}, lanes, t)
         )
         if exact:
             return totals[:n] + wide
+        if last:
+            return self.masked(d, whole, here, totals[:n]) + wide
         one = self.blocks.loop(
             whole, size, 1, totals[:n], lambda i, t: self.body({**here, d: i}, 1, t)
         )
         return one + wide
+
+    def masked(self, d: int, start: str, here: dict[int, str], totals: list[V]) -> list[V]:
+        """The loop over the elements left, by vectors whose lanes may be too many."""
+        emitter, size = self.emitter, self.emitter.size[d]
+
+        def turn(i: str, t: list[V]) -> list[V]:
+            with emitter.among_last(i, size):
+                return self.body({**here, d: i}, emitter.last, t)
+
+        return self.blocks.loop(start, size, emitter.last, totals, turn)
 
     def body(self, here: dict[int, str], width: int, totals: list[V]) -> list[V]:
         """What happens at one place."""

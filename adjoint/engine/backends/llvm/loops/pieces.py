@@ -18,6 +18,14 @@ Note [crowded kernels]
     LLVM takes a time that grows faster than the code. Such kernels (a recurrence written as a loop
     in Python, some steps of which are one kernel) take fewer elements at a time. They reduce
     nothing, so that their results are the same.
+
+Note [last lanes]
+    What is left of a row after whole vectors takes as long one by one as several vectors: an
+    exponential of one element is no quicker than of sixteen. Where the processor reads and writes
+    some lanes of a vector by one instruction (AVX-512), the last elements are a vector of one
+    register with lanes that are not there: zeros in place of what would be read, which no
+    reduction takes and nothing stores. Forms that could report an error of such a lane, or that
+    step through memory, do their last elements one by one as elsewhere.
 """
 
 from __future__ import annotations
@@ -29,9 +37,12 @@ from adjoint.engine.backends.llvm.ir.piece_walks import PIECES
 from adjoint.engine.backends.llvm.loops.column_sums import sums_columns
 from adjoint.engine.compiler.loops.ir import INDEX, LOAD, Form, Op
 from adjoint.engine.core.dtype import named
+from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.ops.random.random import word_bits
 
 CHUNK, CHUNKS, SIZES = range(PIECES + 1, PIECES + 4)
+WIDE = ("float64", "int64")
+FEW_OPERATIONS = 4  # beside a function's own numbers their values have room in registers
 FEW_LANES = 4  # elements at a time of rows that are shorter than a few registers
 
 
@@ -63,15 +74,42 @@ def lanes_of(form: Form) -> int:
     drawn = _lanes_of_draw(form)
     if drawn:
         return drawn
-    wide = ("float64", "int64")
     # What reduces columns reads a little of every row: take much of it at a time.
     if form.inner and not form.rows and len(form.ops) <= 4 and not sums_columns(form):
-        return 16 if any(op.dtype in wide for op in form.ops) else 32
+        return 16 if any(op.dtype in WIDE for op in form.ops) else 32
     ops = [op for op in form.ops if not _in_one_lane(form, op, last)]
-    lanes = 8 if any(op.dtype in wide or op.compute in wide for op in ops) else 16
+    lanes = 8 if any(op.dtype in WIDE or op.compute in WIDE for op in ops) else 16
     if not form.inner and len(ops) > machine().registers // 2:
         lanes = _lanes_of_crowd(_alive_at_once(form), lanes, 512 // lanes)
+    elif last_lanes(form):
+        lanes *= _registers_at_once(form)
     return lanes
+
+
+def last_lanes(form: Form) -> int:
+    """The lanes of vectors for the last elements (Note [last lanes]); 0: those come one by one."""
+    last = form.outer + form.inner - 1 if form.rows else form.outer - 1
+    if not machine().masks or last < 0 or form.turned or form.checks() or sums_columns(form):
+        return 0
+    if any(op.name in ("random", "scatter") for op in form.ops):
+        return 0
+    if any(classes[last] == 2 for name, classes in form.refs if name != "index"):
+        return 0
+    wide = any(op.dtype in WIDE or op.compute in WIDE for op in form.ops)
+    return machine().bits // (64 if wide else 32)
+
+
+def _registers_at_once(form: Form) -> int:
+    """How many registers hold a vector of a form whose last elements are no matter.
+
+    A function is one chain of operations, a reduction waits for the element before: others go on
+    meanwhile. What only moves and adds waits for memory, and several stores in a row that each
+    touch two lines of it take longer than with loads between them.
+    """
+    functions = any(op.name in REGISTRY and REGISTRY[op.name].cost == "function" for op in form.ops)
+    if form.rows:
+        return 2
+    return (4 if len(form.ops) <= FEW_OPERATIONS else 2) if functions else 1
 
 
 def _lanes_of_crowd(values: int, lanes: int, bits: int) -> int:

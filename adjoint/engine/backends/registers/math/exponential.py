@@ -79,15 +79,20 @@ def exp(x: V, shift: int = 0) -> V:
 
 
 def _shifted_exp(x: V, shift: int) -> V:
-    """e**x 2**shift, for x from RANGE's low to 0 and a shift that makes none subnormal."""
+    """e**x 2**shift, for x from RANGE's low to 0 and a shift that makes none subnormal.
+
+    For what is less it is any number.
+    """
     word, r = _reduced(x, FORMAT[x.kind].bias + shift)
     return (mad(r * r, polynomial(r, RANGE[x.kind].exp), r) + 1.0) * _power(word, x.kind)
 
 
 def exp_of_negative(x: V) -> V:
     """e**x for x <= 0, by one factor less than any x needs."""
-    shift = FORMAT[x.kind].bias // 2
-    return _shifted_exp(at_least(x, RANGE[x.kind].low), shift) * 2.0**-shift
+    shift, low = FORMAT[x.kind].bias // 2, RANGE[x.kind].low
+    if x.code.features.slow_underflow:
+        return select(x < low, 0.0, _shifted_exp(x, shift)) * 2.0**-shift
+    return _shifted_exp(at_least(x, low), shift) * 2.0**-shift
 
 
 def exp2(x: V, low: V | None = None) -> V:
