@@ -45,7 +45,8 @@ def test_more_lie_alike() -> None:
     interpreted(FEW)
 
 
+# What cuDNN makes of samples whose channels lie innermost lies so too: convolutions are left out.
 @pytest.mark.cuda
-@pytest.mark.parametrize("path", FEW)
+@pytest.mark.parametrize("path", [path for path in FEW if path != "conv1d"])
 def test_on_a_gpu(path: str) -> None:
     check((path,), ("flipped", "stepped", "expanded"), ("all",))
