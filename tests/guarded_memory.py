@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.program.arena import Arena
-from adjoint.engine.backends.llvm.runtime import aligned_memory, library
+from adjoint.engine.backends.llvm.runtime import host_memory, library
 from adjoint.engine.compiler.package import image_maker
 
 PLACES = {"behind": 0, "in front": 1}  # where the page is, and how many stand before the array
@@ -126,12 +126,14 @@ def guard_arrays(place: str) -> None:
     addresses = [
         code.address(f"guarded_{name}") for name in ("malloc", "calloc", "realloc", "free")
     ]
-    handler = aligned_memory.Handler(b"guarded", 1, 0, *addresses)
-    capsule = aligned_memory.capsule_of(handler)
-    put = aligned_memory.numpy_function(
-        aligned_memory.SET_HANDLER, ctypes.py_object, ctypes.py_object
+    handler = host_memory._Handler(b"guarded", 1, 0, *addresses)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype = ctypes.py_object
+    new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    capsule = new(ctypes.addressof(handler), b"mem_handler", None)
+    host_memory._numpy_function(host_memory.SET_HANDLER, ctypes.py_object, ctypes.py_object)(
+        capsule
     )
-    put(capsule)
     # Arrays may be freed when all modules are gone already.
     for held in (code, handler):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))

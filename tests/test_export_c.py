@@ -219,6 +219,14 @@ def test_every_dot_in_c(tmp_path: Path) -> None:
         assert (c == a.astype(np.int64) @ b.astype(np.int64).T).all(), name
 
 
+@pytest.mark.parametrize("machine", ["native", "x86-64-v4"])
+def test_c_for_wide_registers(machine: str, tmp_path: Path) -> None:
+    """C has no vectors of which some lanes are read: products and rows go another way there."""
+    net = nn.Sequential(nn.Linear(37, 70), nn.Softmax(-1))
+    aot(net, ad.zeros(29, 37), machine=machine).write(tmp_path, "c")
+    assert "masked" not in (tmp_path / "model.c").read_text()
+
+
 @needs_cc
 @pytest.mark.slow
 def test_training_under_sanitizers(tmp_path: Path) -> None:

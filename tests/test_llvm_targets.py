@@ -78,6 +78,7 @@ def test_tiles_stay_in_registers(cpu: str, monkeypatch: pytest.MonkeyPatch) -> N
     """Sums of a product's tile are not put aside in its innermost loops, and nothing is called."""
     registers, adding = TILES[cpu]
     monkeypatch.setattr(tiles, "registers", lambda: registers)
+    monkeypatch.setattr(tiles, "has_masks", lambda: registers[0] == 512)
     monkeypatch.setattr(writer, "host_features", lambda: TARGETS[cpu][1])
     outer, inner = tiles.outer_tile("f32"), tiles.inner_tile("f32")
     thin = [

@@ -341,6 +341,7 @@ def test_tall_tiles(
 ) -> None:
     """Products of Note [tall tiles] beside those in double precision; nothing beyond is read."""
     monkeypatch.setattr(tiles, "registers", lambda: (512, 32, False))
+    monkeypatch.setattr(tiles, "has_masks", lambda: True)
     rng = np.random.default_rng(5)
     made = [
         [rng.standard_normal(shape).astype(dtype) for shape in ((m, k), (k, n))] for m, n, k in TALL

@@ -275,7 +275,8 @@ class Problem:
         blocked: bool,
     ) -> Found:
         """Part by part, the last first: it has sums for every key, to which others are added."""
-        count = 2 * PARTS if self.length >= 2 * PARTS * ROWS else PARTS
+        # Parts of less than two blocks are not in blocks, and would keep all of their weights.
+        count = 2 * PARTS if self.length >= 2 * PARTS * 2 * ROWS else PARTS
         size = -(-self.length // count)
         parts: list[list[Any]] = []
         sums: list[Any] = []

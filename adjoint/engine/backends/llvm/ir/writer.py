@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
 from adjoint.engine.backends.llvm.ir.machine import host_features
+from adjoint.engine.backends.llvm.ir.masked import masked_load, masked_store
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.registers.vector import Code, Operand, V, select, type_text, width
 
@@ -97,25 +98,13 @@ class CodeWriter:
         """Which lanes are among the first `count`, which may be none or more than there are."""
         return self.code.iota("i32", lanes) < self.code.splat(count.convert("i32"), lanes)
 
-    def load_some(self, mask: V, other: V, base: str, index: V) -> V:
-        """Neighbouring elements where the mask holds, `other` elsewhere; nothing else is read."""
-        name = f"@llvm.masked.load.v{other.lanes}{other.kind}.p0"
-        self.code.declarations.add(
-            f"declare {other.type} {name}(ptr, i32, {mask.type}, {other.type})"
-        )
-        where, align = self.at(base, other.kind, index), width(other.kind) // 8
-        text = f"ptr {where}, i32 {align}, {mask.type} {mask.ref}, {other.type} {other.ref}"
-        return self.code.value(
-            self.code.let(f"call {other.type} {name}({text})"), other.kind, other.lanes
-        )
+    def load_some(self, mask: V, kind: str, base: str, index: V) -> V:
+        """Neighbouring elements where the mask holds, zeros elsewhere; nothing else is read."""
+        return masked_load(mask, self.at(base, kind, index), width(kind) // 8, kind)
 
     def store_some(self, mask: V, value: V, base: str, index: V) -> None:
         """Put a value at neighbouring elements where the mask holds."""
-        name = f"@llvm.masked.store.v{value.lanes}{value.kind}.p0"
-        self.code.declarations.add(f"declare void {name}({value.type}, ptr, i32, {mask.type})")
-        where, align = self.at(base, value.kind, index), width(value.kind) // 8
-        text = f"{value.type} {value.ref}, ptr {where}, i32 {align}, {mask.type} {mask.ref}"
-        self.code.lines.append(f"call void {name}({text})")
+        masked_store(mask, value, self.at(base, value.kind, index), width(value.kind) // 8)
 
     def behind(self, base: str, offset: V) -> str:
         """So many bytes behind a pointer."""

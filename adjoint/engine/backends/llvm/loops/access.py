@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
+from adjoint.engine.backends.llvm.ir.masked import masked_load, masked_store
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.registers.elementwise import from_memory, to_memory
 from adjoint.engine.backends.registers.operations import KIND
-from adjoint.engine.backends.registers.vector import (
-    Code,
-    V,
-    any_of,
-    select,
-    suffix,
-    type_text,
-)
+from adjoint.engine.backends.registers.vector import Code, V, any_of, select, type_text
 from adjoint.engine.compiler.loops.ir import Form
 from adjoint.engine.core.dtype import named
 
@@ -226,25 +220,6 @@ class Access:
 def alignment(dtype: str) -> int:
     """What a pointer to elements of a dtype is a multiple of, in bytes."""
     return _ALIGNMENT.get(KIND[dtype][1], 1)
-
-
-def masked_load(mask: V, at: str, align: int, kind: str) -> V:
-    """The lanes of a mask from memory, zeros in others, whose memory is not touched."""
-    code, lanes = mask.code, mask.lanes
-    wide = type_text(kind, lanes)
-    name = f"@llvm.masked.load.v{lanes}{suffix(kind)}.p0"
-    code.declarations.add(f"declare {wide} {name}(ptr, i32, {mask.type}, {wide})")
-    given = f"ptr {at}, i32 {align}, {mask.type} {mask.ref}, {wide} zeroinitializer"
-    return code.value(code.let(f"call {wide} {name}({given})"), kind, lanes)
-
-
-def masked_store(mask: V, value: V, at: str, align: int) -> None:
-    """Write the lanes of a mask to memory, of which the rest is not touched."""
-    code = mask.code
-    name = f"@llvm.masked.store.v{value.lanes}{suffix(value.kind)}.p0"
-    code.declarations.add(f"declare void {name}({value.type}, ptr, i32, {mask.type})")
-    given = f"{value.type} {value.ref}, ptr {at}, i32 {align}, {mask.type} {mask.ref}"
-    code.lines.append(f"call void {name}({given})")
 
 
 def widen(x: V, dtype: str) -> V:

@@ -14,16 +14,19 @@ Note [host memory]
 from __future__ import annotations
 
 import ctypes
+import sys
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy._core import multiarray
 
-from adjoint.engine.backends.llvm.runtime import aligned_memory, library
+from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.runtime.peeking import slow_address
 from adjoint.engine.tensor import holders
 
 NAME = b"adjoint_counting"
+SET_HANDLER = 304  # its number in NumPy's C interface, since 1.22
 # The words that native code keeps.
 CURRENT, PEAK, LIMIT, MADE, FREED, REFUSED = range(6)
 _FUNCTIONS = ("malloc", "calloc", "realloc", "free", "malloc_usable_size")
@@ -135,6 +138,20 @@ end:
 )  # fmt: skip
 
 
+class _Handler(ctypes.Structure):
+    """NumPy's `PyDataMem_Handler`."""
+
+    _fields_ = [
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p),
+        ("calloc", ctypes.c_void_p),
+        ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
+    ]
+
+
 class HostMemory:
     """The words, and the handler that keeps them. There is one, and it stays."""
 
@@ -142,21 +159,21 @@ class HostMemory:
         self.words = np.zeros(8, np.int64)  # by NumPy's handler, as all before it
         self.code = library.linked("host memory", TEXT, _c_library())
         address = self.code.address
-        self.handler = aligned_memory.Handler(
+        self.handler = _Handler(
             NAME, 1, slow_address(self.words), address("take_malloc"), address("take_calloc"),
             address("take_realloc"), address("give_back"),
         )  # fmt: skip
-        self.capsule = aligned_memory.capsule_of(self.handler)
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype = ctypes.py_object
+        new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self.capsule = new(ctypes.addressof(self.handler), b"mem_handler", None)
         # Arrays may be freed when all modules are gone already.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def install(self) -> None:
         """Have this context's arrays counted from now on."""
         if multiarray.get_handler_name() != NAME.decode():
-            put = aligned_memory.numpy_function(
-                aligned_memory.SET_HANDLER, ctypes.py_object, ctypes.py_object
-            )
-            put(self.capsule)
+            _numpy_function(SET_HANDLER, ctypes.py_object, ctypes.py_object)(self.capsule)
 
     def __getitem__(self, which: int) -> int:
         return int(self.words[which])
@@ -190,10 +207,26 @@ def host_memory() -> HostMemory:
 
 def _c_library() -> dict[str, int]:
     """Where the C library's functions are."""
+    here = ctypes.CDLL(None)
     try:
-        return aligned_memory.c_library(_FUNCTIONS)
+        addresses = [ctypes.cast(getattr(here, name), ctypes.c_void_p).value for name in _FUNCTIONS]
     except AttributeError as error:
         raise NotImplementedError(
             "adjoint.cpu: memory of arrays is counted with the C library's malloc_usable_size, "
             "which this system does not have"
         ) from error
+    return {name: where or 0 for name, where in zip(_FUNCTIONS, addresses, strict=True)}
+
+
+def _interface() -> Any:
+    """What holds the table of NumPy's C interface."""
+    return sys.modules["numpy._core._multiarray_umath"]._ARRAY_API
+
+
+def _numpy_function(number: int, result: Any, *arguments: Any) -> Any:
+    """A function of NumPy's C interface."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table = get(_interface(), None)
+    address = ctypes.c_void_p.from_address(table + number * ctypes.sizeof(ctypes.c_void_p)).value
+    return ctypes.PYFUNCTYPE(result, *arguments)(address or 0)

@@ -67,7 +67,6 @@ class _Move:
         starts = range(0, wide, self.full)
         held = [w.lanes_below(self.p_count - whole - start, self.full) for start in starts]
         kept = [w.lanes_below(self.p_stop - whole - start, self.full) for start in starts]
-        zero = w.code.const(0, self.kind, self.full)
 
         def q_turn(q: V) -> None:
             row = w.at(self.source, self.kind, q * self.along_q)
@@ -85,7 +84,7 @@ class _Move:
             def last() -> None:
                 ask(whole)
                 for start, reads, writes in zip(starts, held, kept, strict=True):
-                    x = w.load_some(reads, zero, row, whole + start)
+                    x = w.load_some(reads, self.kind, row, whole + start)
                     w.store_some(writes, x, to, panels * self.jump + start)
 
             w.loop(0, panels, p_turn)

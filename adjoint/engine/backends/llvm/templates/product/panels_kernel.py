@@ -223,14 +223,13 @@ class PanelsKernel(ProductKernel):
         """A tile at an edge: as many rows and lanes as there are."""
         w, later, lanes = self.w, k > 0, tile.lanes
         masks = [w.lanes_below(j[1] - j[0] - v * lanes, lanes) for v in range(tile.vectors)]
-        zero = w.code.const(0, self.kind, lanes)
 
         def row(r: V) -> None:
             to = w.at(c, self.kind, (i[0] + r) * self.word.c_row + j[0])
             for v, mask in enumerate(masks):
                 at = w.whole(v * lanes)
                 x = w.load(self.result, self.kind, r * self.tile.columns + at, lanes)
-                old = w.load_some(mask & w.code.splat(later, lanes), zero, to, at)
+                old = w.load_some(mask & w.code.splat(later, lanes), self.kind, to, at)
                 w.store_some(mask, select(w.code.splat(later, lanes), x + old, x), to, at)
 
         w.loop(0, w.least(i[1] - i[0], tile.rows), row)

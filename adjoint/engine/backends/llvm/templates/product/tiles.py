@@ -56,9 +56,14 @@ def outer_tile(kind: str) -> Tile:
     return Tile(bits // width(kind), rows, vectors, by_lane)
 
 
+def has_masks() -> bool:
+    """Whether the machine written for loads and stores some lanes of a vector."""
+    return machine().masks
+
+
 def has_wide_registers() -> bool:
     """Whether there are 32 registers of 512 bits, and loads and stores of some of their lanes."""
-    return registers()[:2] == (512, 32)
+    return has_masks() and registers()[:2] == (512, 32)
 
 
 def product_tile(kind: str) -> Tile:
