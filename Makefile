@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+KERNELS := $(VENV)/.kernels
 JOBS ?= 2
 
 # Where it is set, each of the hundred processes that tests start compiles the whole package anew.
@@ -11,13 +12,18 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: test train check lint types layers stubs-check unit doctest validate compare ecosystem bench docs links pages stubs format clean
 
 # The checker of types takes a core for a minute: the others run beside it.
-test: $(STAMP)           ## everything a change must pass
+test: $(KERNELS)         ## everything a change must pass
 	$(MAKE) --no-print-directory --jobs=$(JOBS) types lint layers stubs-check doctest unit
 
 $(STAMP): pyproject.toml
 	@echo "setting up $(VENV) (once; takes a minute or two)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,mpi]"
+	touch $@
+
+# Compiles kernels for GPUs and interprets them, without one. Where it cannot be installed, those tests are left out.
+$(KERNELS): $(STAMP)
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[triton]"
 	touch $@
 
 train: $(STAMP)          ## the main job: train on the digits that ship with the package
@@ -39,7 +45,7 @@ stubs-check: $(STAMP)
 stubs: $(STAMP)          ## regenerate the type stubs from the public table
 	$(BIN)/python tools/make_stubs.py
 
-unit: $(STAMP)
+unit: $(KERNELS)
 	$(BIN)/python -m pytest tests -n $(JOBS) --dist worksteal
 
 doctest: $(STAMP)
