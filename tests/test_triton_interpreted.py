@@ -5,10 +5,12 @@ Triton decides when it is loaded whether it interprets, so these run in one proc
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -195,16 +197,35 @@ def late_faults() -> None:
     compiled(good)
     late.look()
     ad.testing.assert_close(w, before * 0.5)
-    # Nothing is written here, and others might write what it returns: so it waits.
+    # Nothing is written here, but others might write what it returns: they wait for it.
     picks = ad.compile(lambda i: w[i] * 2, backend="interpreted-triton")
-    with pytest.raises(IndexError, match="99"):
+    others: dict[str, Callable[[], Any]] = {
+        "a wait": late.look,
+        "its next call": lambda: picks(good),
+        "a program that writes": lambda: compiled(good),
+        "a gradient": lambda: x.sum().backward(),
+        "an update": late.settle,
+    }
+    x = ad.ones(3, requires_grad=True)
+    for other in others.values():
         picks(bad)
+        with pytest.raises(IndexError, match="99"):
+            other()
+        late.look()  # once
+        assert x.grad is None
+        ad.testing.assert_close(w, before * 0.5)
+    picks(bad)
+    del picks, others
+    gc.collect()
+    with pytest.raises(IndexError, match="99"):
+        late.look()  # the program is gone
     for size in (8, 1500):  # in a line that is one tile, and in one of several
         x = ad.randn(3, size)
         puts = ad.compile(lambda x, i: (x * 2).scatter(1, i, 3.0), backend="interpreted-triton")
         for index in (size, -1, size + 2**33):
             with pytest.raises(RuntimeError, match=f"index {index} is out of bounds"):
                 puts(x, ad.tensor([[0], [index], [2]]))
+                late.look()
 
 
 def in_a_process(names: tuple[str, ...], optimizers: tuple[str, ...], steps: int = 4) -> None:

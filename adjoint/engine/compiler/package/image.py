@@ -8,7 +8,7 @@ image knows its functions by name only; `backends.llvm.runtime.library` finds th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -83,9 +83,7 @@ class ProgramImage:
 
     def fault(self, status: int) -> Exception:
         """The exception that a status means."""
-        number, value = read_status(status)
-        kind, message = self.faults[number - 1]
-        return failure(message, kind, value)
+        return fault_of(self.faults, status)
 
     def same(self, other: ProgramImage) -> bool:
         """Whether another image is of the same program."""
@@ -96,6 +94,13 @@ class ProgramImage:
             self.arena, list(self.inside), self.patches, self.numbers, self.status,
             self.symbols, self.faults, self.segments, self.results, self.parallel, self.work,
         )  # fmt: skip
+
+
+def fault_of(faults: Sequence[tuple[str, str]], status: int) -> Exception:
+    """The exception that a status means, of a program that reports these."""
+    number, value = read_status(status)
+    kind, message = faults[number - 1]
+    return failure(message, kind, value)
 
 
 # -- on disk ------------------------------------------------------------------------------------

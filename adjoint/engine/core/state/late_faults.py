@@ -18,6 +18,8 @@ class Board(Protocol):
 
 BOARDS: dict[int, Board] = {}  # by the device's number
 LOOKS: list[Callable[[], None]] = []
+# Put here by whoever launches work whose faults do not keep others from writing.
+SETTLES: list[Callable[[], None]] = []
 Undo = Callable[[], None]
 # Whoever may yet report something keeps what undoes a change of the host's that goes with work of
 # a device: after a fault that work does nothing.
@@ -34,3 +36,9 @@ def look() -> None:
     """Raise what devices have reported."""
     for check in LOOKS:
         check()
+
+
+def settle() -> None:
+    """Before something is written that earlier work may have made: raise what that has found."""
+    for wait in SETTLES:
+        wait()

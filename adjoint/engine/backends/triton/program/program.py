@@ -28,7 +28,7 @@ from adjoint.engine.backends.triton.launch_words import ALIGN, Written
 from adjoint.engine.backends.triton.program import banks
 from adjoint.engine.backends.triton.program.banks import DeviceBank, Numbers, Results, Segment
 from adjoint.engine.backends.triton.program.calls import DeviceCall
-from adjoint.engine.backends.triton.program.late import LATE, expect
+from adjoint.engine.backends.triton.program.late import LATE, UNSEEN, expect, settle
 from adjoint.engine.backends.triton.program.tables import tables
 from adjoint.engine.backends.triton.program.timing import LaunchClock, sources_of
 from adjoint.engine.backends.triton.target import TritonTarget
@@ -91,6 +91,7 @@ class GpuProgram:
         waits: bool = BLOCKING,  # for what kernels report, at each call
     ) -> None:
         self.task, self.machine = task, machine
+        self.writes = bool(task.writes)
         self.least_times: dict[tuple[int, int], tuple[int, int]] = {}  # of calls that were timed
         self.clocks: dict[int, LaunchClock] = {}  # of the latest calls that were timed, by bank
         written = {id(x) for x in task.targets}
@@ -110,7 +111,7 @@ class GpuProgram:
             self.fill_state()
             self.list_changes(unaligned)
             self.segments = self.make_segments()
-            self.set_lookout(waits or not task.writes)
+            self.set_lookout(waits)
         self.outputs = len(self.plan.graph.outputs)
         self.task = replace(task, examples=(), targets=())
 
@@ -292,6 +293,8 @@ class GpuProgram:
                 bank.mark.synchronize()
             if self.late and any(self.seen_words):
                 self.look()
+            if UNSEEN and self.writes:
+                settle()
             self.turn = turn
             results, copied, hold = self.fill(bank, inputs, targets)
             try:
