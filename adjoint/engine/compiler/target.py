@@ -74,6 +74,10 @@ class Target(ABC):
     # A reduction to fewer results than `few` over more elements than `long` goes in two steps.
     long: ClassVar[int] = 8192
     few: ClassVar[int] = 16
+    # The same of rows, a reduction over the last dimensions, where a program takes a row's elements
+    # side by side: few programs keep all processors busy. 0: rows are as all else.
+    long_rows: ClassVar[int] = 0
+    few_rows: ClassVar[int] = 0
     # So does a sum down columns, of which there are fewer than `few_columns`, that are longer than
     # `long_columns`: its pieces are strips of columns, and workers are many.
     long_columns: ClassVar[int] = 512
@@ -102,6 +106,8 @@ class Target(ABC):
     costs: ClassVar[Costs] = CPU  # what computing something again costs
     # Bytes kept longer so that kernels are launched together.
     waiting_bytes: ClassVar[int] = 1 << 17
+    # Bytes made earlier so that kernels are launched together (Note [put off, brought forward]).
+    early_bytes: ClassVar[int] = 0
     templates: Mapping[str, Template]  # by record
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:

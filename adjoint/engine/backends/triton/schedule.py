@@ -31,7 +31,7 @@ from adjoint.engine.compiler.loops.schedule import (
 
 PROCESSORS = 132  # of the machines this is tuned on; fewer or more work as well
 ELEMENTS = 1024  # of a tile of a kernel without reductions
-WHOLE_ROW = 4096  # inner combinations that registers hold
+WHOLE_ROW = 8192  # inner combinations that registers hold
 ROW = 2048  # elements of a tile in a loop along rows
 COLUMNS = 64  # of a tile that reduces down columns
 HEAVY = 24  # operations that fill registers

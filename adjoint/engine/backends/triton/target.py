@@ -69,11 +69,13 @@ class TritonTarget(Target):
     costs = Costs(byte=16, lying=8, function=8, draw=64, meeting=64, remade=False)
     # A launch takes as long as writing and reading so much.
     waiting_bytes = 4 << 20
+    early_bytes = 1 << 16
     # Enough results keep all processors busy; fewer are reduced in two steps.
     few = 1 << 14
+    few_rows, long_rows = 512, 1 << 15
     together = True
     long = 2048
-    columns = 2048
+    columns = 8192
     part = 32
     absorbs = True
     reads_rows = True

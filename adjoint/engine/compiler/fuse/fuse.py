@@ -47,7 +47,7 @@ from adjoint.engine.graph.sizes.extents import typical
 
 POINT, REDUCE, TEMPLATE, CALL, VIEW, FREE = "point", "reduce", "template", "call", "view", "free"
 LARGEST = 120  # nodes in one kernel
-FEW, MANY = 64, 128  # rows that one program sums up at any rate; programs that are enough
+BY_ONE, MANY = 1 << 14, 128  # elements that one program sums up; programs that are enough
 SCATTERED = 1 << 12  # elements from which on sums of columns are worth a kernel of their own
 OTHER_ORDER = (
     "reduces over other dimensions, or reads elements in another order, than the "
@@ -333,9 +333,9 @@ class Fusion:
             return False
         if unit.columns is not None and set(settle(unit.columns)) != gone:
             return False
-        rows = prod(a.size for a in gone)
-        parts = prod(a.size for a in atoms) // rows // prod(a.size for a in inner)
-        return prod(a.size for a in inner) <= self.columns and (rows <= FEW or parts >= MANY)
+        rows, row = prod(a.size for a in gone), prod(a.size for a in inner)
+        parts = prod(a.size for a in atoms) // rows // row
+        return row <= self.columns and (rows * row <= BY_ONE or parts >= MANY)
 
     # -- joining kernels ------------------------------------------------------------------------
 

@@ -1,4 +1,10 @@
-"""Batching: kernels of one form are launched together."""
+"""Batching: kernels of one form are launched together.
+
+Note [put off, brought forward]
+    What is read at the end of a step (gradients, by an optimizer) waits for the last of its form.
+    What is made of parameters alone and read at once (the scales of a network's norms, when it is
+    evaluated) cannot wait: where it is small it joins the first of its form instead.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +25,8 @@ class Launching(Protocol):
 
     @property
     def waiting_bytes(self) -> int: ...
+    @property
+    def early_bytes(self) -> int: ...
     def beside(self, kernel: Kernel) -> Hashable: ...
     def fill_words(self, launch: Launch) -> None: ...
 
@@ -35,8 +43,7 @@ def batch(steps: list[Step], target: Launching) -> list[Step]:
     ends: dict[PlannedBuffer, int] = {}  # the last step to touch each buffer, counted from the end
     open_launches: dict[Any, _OpenLaunch] = {}  # by form: a launch, and what the steps since touch
     for step in reversed(steps):
-        kernel = isinstance(step, Launch) and step.form is not None
-        form = (step.form.key(), target.beside(step.kernels[0])) if kernel else None  # type: ignore[union-attr]
+        form = form_of(step, target)
         reads, writes = by_buffer(step.reads), by_buffer(step.writes)
         later = open_launches.get(form) if form is not None else None
         far = later is not None and len(result) - later.at > ADJACENT
@@ -58,10 +65,47 @@ def batch(steps: list[Step], target: Launching) -> list[Step]:
             if earlier.at <= at:
                 earlier.add(reads, writes)
     result.reverse()
+    if target.early_bytes:
+        result = advance(result, target)
     for step in result:
         if isinstance(step, Launch) and step.form is not None:
             target.fill_words(step)
     return result
+
+
+def advance(steps: list[Step], target: Launching) -> list[Step]:
+    """Have kernels that write little, and no state, join earlier launches of their form."""
+    result: list[Step] = []
+    open_launches: dict[Any, _OpenLaunch] = {}
+    for step in steps:
+        form = form_of(step, target)
+        reads, writes = by_buffer(step.reads), by_buffer(step.writes)
+        earlier = open_launches.get(form) if form is not None else None
+        if earlier is not None and is_brief(writes, target) and earlier.can_take(step):
+            earlier.take(step, later=True)
+            at = earlier.at
+        else:
+            at = len(result)
+            result.append(step)
+            if form is not None and earlier is None:
+                open_launches[form] = _OpenLaunch(step, at, {}, {})  # type: ignore[arg-type]
+        for other in open_launches.values():
+            if other.at <= at:
+                other.add(reads, writes)
+    return result
+
+
+def is_brief(writes: Touches, target: Launching) -> bool:
+    """Whether what is written is a program's own, and takes little memory meanwhile."""
+    kept = sum(typical(b.nbytes) for b in writes)
+    return kept <= target.early_bytes and all(b.kind == ARENA for b in writes)
+
+
+def form_of(step: Step, target: Launching) -> Hashable:
+    """What kernels that can be launched together have in common; None for other steps."""
+    if not isinstance(step, Launch) or step.form is None:
+        return None
+    return step.form.key(), target.beside(step.kernels[0])
 
 
 def holds(reads: Touches, ends: dict[PlannedBuffer, int], at: int) -> int:
@@ -86,11 +130,12 @@ class _OpenLaunch:
             or overlap(step.reads, self.writes)
         )
 
-    def take(self, step: Step) -> None:
-        """Have a kernel launched with this one."""
+    def take(self, step: Step, later: bool = False) -> None:
+        """Have a kernel launched with this one, before or behind those that are there."""
         assert isinstance(step, Launch)
-        self.launch.kernels[:0] = step.kernels
-        self.launch.works = step.works + self.launch.works
+        first, last = (self.launch, step) if later else (step, self.launch)
+        self.launch.kernels[:] = first.kernels + last.kernels
+        self.launch.works = first.works + last.works
         self.launch.reads += step.reads
         self.launch.writes += step.writes
         self.launch.cost += step.cost

@@ -221,7 +221,10 @@ class Legal:
         results = prod(n for d, n in enumerate(shape) if d not in dims)
         length = prod(shape[d] for d in dims)
         target = self.setting.target
-        by_parts = typical(results) < target.few and typical(length) > target.long
+        few, long = target.few, target.long
+        if target.few_rows and dims == tuple(range(len(shape) - len(dims), len(shape))):
+            few, long = target.few_rows, target.long_rows
+        by_parts = typical(results) < few and typical(length) > long
         if len(shape) - 1 not in dims and typical(results) < target.few_columns:
             by_parts = by_parts or typical(length) > target.long_columns
         if target.columns and dims == (len(shape) - 1,):

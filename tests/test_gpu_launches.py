@@ -1,0 +1,72 @@
+"""How many launches the GPU's target makes of common programs, without a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.nn import functional as F
+
+from .test_triton_images import Everything, planned
+
+
+def launches(fn: Any, *args: Any) -> list[int]:
+    """Of each launch, how many kernels it has."""
+    steps = planned(lambda backend: ad.compile(fn, backend=backend)(*args), Everything())
+    assert all(isinstance(step, Launch) for step in steps)
+    return [len(step.kernels) for step in steps]
+
+
+def grads(fn: Any) -> Any:
+    """A function's derivatives by its operands."""
+
+    def run(g: Any, *operands: Any) -> Any:
+        leaves = [x.detach().requires_grad_() for x in operands]
+        return ad.autograd.grad(fn(*leaves), leaves, g)
+
+    return run
+
+
+NORMS = {
+    "layer_norm": lambda x, w: F.layer_norm(x, w.shape, w),
+    "rms_norm": lambda x, w: F.rms_norm(x, w.shape, w),
+    "softmax": lambda x, w: x.softmax(-1),
+    "logsumexp": lambda x, w: x.logsumexp(-1),
+    "argmax": lambda x, w: x.argmax(-1),
+    "sum": lambda x, w: x.sum(-1),
+}
+
+
+@pytest.mark.parametrize("shape", [(8192, 4096), (600, 50257), (1, 4096), (16, 20000)])
+@pytest.mark.parametrize("name", NORMS)
+def test_rows_are_one_launch(name: str, shape: tuple[int, ...]) -> None:
+    """However wide they are, if they are many; and short ones if they are few."""
+    assert len(launches(NORMS[name], ad.empty(*shape), ad.empty(shape[-1]))) == 1
+
+
+@pytest.mark.parametrize("shape", [(1, 50257), (32, 1 << 16)])
+def test_few_long_rows_are_summed_in_parts(shape: tuple[int, ...]) -> None:
+    assert len(launches(NORMS["sum"], ad.empty(*shape), ad.empty(1))) == 2
+
+
+@pytest.mark.parametrize(("shape", "count"), [((8192, 4096), 2), ((16, 4096), 2), ((16, 512), 1)])
+def test_a_norm_s_gradients_by_its_operand_and_its_weight(
+    shape: tuple[int, ...], count: int
+) -> None:
+    """What sums down columns is beside what reduces rows, unless one program would do all of it."""
+    x, w = ad.empty(*shape), ad.empty(shape[-1])
+    assert len(launches(grads(NORMS["rms_norm"]), x, x, w)) == count
+
+
+def test_what_is_made_of_parameters_alone_is_one_launch() -> None:
+    """The scales of batch norms that are evaluated, though each is read before the next is made."""
+    layers = [[nn.Conv2d(n, 2 * n, 3), nn.BatchNorm2d(2 * n), nn.ReLU()] for n in (4, 8, 16)]
+    model = nn.Sequential(*[layer for group in layers for layer in group]).eval()
+    with ad.no_grad():
+        counts = launches(model, ad.empty(2, 4, 16, 16))
+    assert sorted(counts)[-1] == 3
+    assert len(counts) == 1 + 2 * 3  # the scales; convolutions, and what follows each
