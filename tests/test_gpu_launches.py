@@ -62,6 +62,24 @@ def test_a_norm_s_gradients_by_its_operand_and_its_weight(
     assert len(launches(grads(NORMS["rms_norm"]), x, x, w)) == count
 
 
+@pytest.mark.parametrize("size", [16, 64])
+def test_a_group_norm_has_no_launch_for_what_it_makes_of_variances(size: int) -> None:
+    """Small groups are rows of one kernel; large ones have two for their moments."""
+    norm = nn.GroupNorm(8, 32)
+    counts = launches(lambda x: F.silu(norm(x)), ad.empty(1, 32, size, size).requires_grad_(False))
+    assert len(counts) == (1 if size == 16 else 3)
+
+
+def test_a_convolution_of_pixels_is_a_product_where_they_are_few() -> None:
+    layer = nn.Conv2d(64, 32, 1, bias=False).to(ad.bfloat16)
+    for images, name in ((1, "matmul"), (16, "convolution")):
+        x = ad.empty(images, 64, 32, 32, dtype=ad.bfloat16)
+        steps = planned(lambda b, x=x: ad.compile(layer, backend=b)(x), Everything())
+        labels = ["".join(map(str, step.label)).split()[0] for step in steps]
+        assert name in labels
+        assert len({"matmul", "convolution"} & set(labels)) == 1
+
+
 def test_what_is_made_of_parameters_alone_is_one_launch() -> None:
     """The scales of batch norms that are evaluated, though each is read before the next is made."""
     layers = [[nn.Conv2d(n, 2 * n, 3), nn.BatchNorm2d(2 * n), nn.ReLU()] for n in (4, 8, 16)]

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,13 +202,13 @@ def late_faults() -> None:
     picks = ad.compile(lambda i: w[i] * 2, backend="interpreted-triton")
     others: dict[str, Callable[[], Any]] = {
         "a wait": late.look,
-        "its next call": lambda: picks(good),
-        "a program that writes": lambda: compiled(good),
+        "its next call": partial(picks, good),
+        "a program that writes": partial(compiled, good),
         "a gradient": lambda: x.sum().backward(),
         "an update": late.settle,
     }
     x = ad.ones(3, requires_grad=True)
-    for other in others.values():
+    for other in list(others.values()):
         picks(bad)
         with pytest.raises(IndexError, match="99"):
             other()
@@ -215,7 +216,8 @@ def late_faults() -> None:
         assert x.grad is None
         ad.testing.assert_close(w, before * 0.5)
     picks(bad)
-    del picks, others
+    others.clear()
+    del picks
     gc.collect()
     with pytest.raises(IndexError, match="99"):
         late.look()  # the program is gone
@@ -223,8 +225,8 @@ def late_faults() -> None:
         x = ad.randn(3, size)
         puts = ad.compile(lambda x, i: (x * 2).scatter(1, i, 3.0), backend="interpreted-triton")
         for index in (size, -1, size + 2**33):
+            puts(x, ad.tensor([[0], [index], [2]]))
             with pytest.raises(RuntimeError, match=f"index {index} is out of bounds"):
-                puts(x, ad.tensor([[0], [index], [2]]))
                 late.look()
 
 

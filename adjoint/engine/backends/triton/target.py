@@ -16,8 +16,10 @@ from adjoint.engine.backends.triton.flat_rows import flatten_rows
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.half_products import narrow
 from adjoint.engine.backends.triton.launch_words import fill_words
+from adjoint.engine.backends.triton.pixel_products import pixel_products
 from adjoint.engine.backends.triton.remake import Levels, remade
 from adjoint.engine.backends.triton.schedule import schedule
+from adjoint.engine.backends.triton.spread import spread
 from adjoint.engine.backends.triton.templates import (
     attention,
     convolution,
@@ -127,10 +129,11 @@ class TritonTarget(Target):
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
         graph = pair_functions.paired(graph, self.dtypes)
-        graph = pooling.with_taps(narrow(add_rows(choose_parts(loop_casts(graph)))), self.device)
+        self.images |= convolution.shapes_in_order(graph)
+        graph = loop_casts(spread(pixel_products(graph)))
+        graph = pooling.with_taps(narrow(add_rows(choose_parts(graph))), self.device)
         if self.long_attention is not None:
             graph = self.long_attention.with_results(graph)
-        self.images |= convolution.shapes_in_order(graph)
         remade_graph, levels = remade(flatten_rows(graph, self.part), self.costs)
         self.levels |= levels
         return remade_graph
