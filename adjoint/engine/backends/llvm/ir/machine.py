@@ -43,6 +43,7 @@ def this_machine() -> CodeMachine:
         halves=bool(have.get("f16c")),
         nan_bounds=False,
         slow_underflow=True,
+        scales=512 if have.get("avx512f") else 0,
     )
     if have.get("avx512f"):
         masks = bool(have.get("avx512bw") and have.get("avx512vl"))
