@@ -521,6 +521,7 @@ HOOKS.find_operation = later("adjoint.engine.backends.llvm.program.kept", "find"
 HOOKS.keep_operation = later("adjoint.engine.backends.llvm.program.kept", "keep")
 HOOKS.small_entry = later("adjoint.engine.backends.llvm.small.calls", "entry_of")
 HOOKS.small_launches = later("adjoint.engine.backends.llvm.small.launches", "launched")
+HOOKS.small_update = later("adjoint.engine.backends.llvm.small.launches", "updated")
 HOOKS.small_draw = later("adjoint.engine.backends.llvm.small.launches", "drawn")
 HOOKS.meeting_on = later("adjoint.engine.backends.llvm.small.device", "meeting_on")
 HOOKS.add_rows = later("adjoint.engine.backends.llvm.templates.rows.added", "add_rows")

@@ -109,6 +109,20 @@ def drawn(
     return walked.entry(operands, {}, None, [True] * len(walked.makers), numbers)
 
 
+def updated(
+    executable: Any, operands: Sequence[Any], params: dict[str, Any]
+) -> tuple[Any, ...] | None:
+    """What native code finds a program by that writes to its first operand, the one it reads.
+
+    None where it cannot, or where a launch might fail after another has written.
+    """
+    if executable.__class__ is not Native or executable.image.status:
+        return None
+    arrays = [x._array for x in operands if is_tensor(x)]
+    walked = written(executable, (0,), arrays, 0, fills=True)
+    return None if walked.makers else walked.entry(operands, params, True, ())
+
+
 def written(
     executable: Any,
     places: Sequence[int],
