@@ -53,6 +53,7 @@ SIGHTED = 3  # times that a kind is looked at before it gets a program
 MOST = 1 << 15  # elements of a tensor: beyond, Python is no longer what a call costs
 # The same of a tensor that is written in place, by launches of its own (`entry_of_update`).
 MOST_WRITTEN = 1 << 18
+BY_PLACE = frozenset({"tril", "triu"})  # which ask where an element is
 MOST_DRAWN = 1 << 15  # the same where two operations and more, compiled apart, become one program
 MOST_FILLED = 1 << 20  # bytes of a new tensor: beyond, all cores write them (`memory.filling`)
 KEPT = 4096  # kinds
@@ -283,8 +284,11 @@ def entry_of_update(
     if len(tensors) != 1 or calls.name not in BY_ELEMENT or not is_one_fragment(tensors, call):
         return None
     (target,) = tensors
-    if operands[0] is not target or not target._array.flags.c_contiguous:
+    array = target._array
+    if operands[0] is not target or not array.flags.c_contiguous:
         return None
+    if calls.name in BY_PLACE and target.dtype.is_half and array.size > MOST:
+        return None  # of triangles of halves only what is zeroed is touched (`zero_triangle`)
 
     def rule(stand_ins: Sequence[Tensor], _: Any) -> None:
         stand_ins[0].copy_(call())
@@ -297,7 +301,7 @@ def entry_of_update(
             entry = HOOKS.small_update(update.executable, operands, params)
         if entry is None or not HOOKS.small_call_code:
             return None
-        trial = wrap(target._array.copy())
+        trial = wrap(array.copy())
         done = HOOKS.meet_into_small((entry,), (trial, *operands[1:]), params, False)
         return entry if done is True and HOOKS.same_arrays([trial._array], [call()._array]) else None
 
