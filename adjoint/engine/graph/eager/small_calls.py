@@ -303,7 +303,9 @@ def entry_of_update(
             return None
         trial = wrap(array.copy())
         done = HOOKS.meet_into_small((entry,), (trial, *operands[1:]), params, False)
-        return entry if done is True and HOOKS.same_arrays([trial._array], [call()._array]) else None
+        return (
+            entry if done is True and HOOKS.same_arrays([trial._array], [call()._array]) else None
+        )
 
 
 def entry_of_draw(

@@ -338,7 +338,9 @@ def is_one_fragment(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> bool:
         if not is_tensor(out):
             return False
         graph = body.finish([out])
-    return is_better_compiled(graph, True) or [is_much(node) for node in calculating(graph)] == [True]
+    return is_better_compiled(graph, True) or [is_much(node) for node in calculating(graph)] == [
+        True
+    ]
 
 
 def calculating(graph: DataflowGraph) -> list[Node]:

@@ -122,9 +122,7 @@ class MatrixArea:
 
         def copied(source: str, target: str) -> None:
             columns = [
-                self.let(
-                    f"load {wide}, ptr {self.step(source, self.apart, k)}, align {self.align}"
-                )
+                self.let(f"load {wide}, ptr {self.step(source, self.apart, k)}, align {self.align}")
                 for k in range(side)
             ]
             for k, vector in enumerate(turned(self.let, wide, columns)):

@@ -1,8 +1,8 @@
 """Memory filled, copied or joined by all workers: each takes an equal part of it, or of its rows.
 
-Elements are written and copied by lines of the cache, which take as many registers as the processor
-has wide ones for it. One core writes about half of what two can. These kernels only move bytes, so what they leave behind
-is what one thread would.
+Elements are written and copied by lines of the cache, each as many registers as the processor needs
+for one. One core writes about half of what two can. These kernels only move bytes, so what they
+leave behind is what one thread would.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class Sampling:
         return select(outside, 0.0, w.load(pixels, self.kind, select(outside, 0, offset)))
 
     def sample(self, pixels: str, start: V, count: V) -> None:
-        """The samples of a channel: of as many points at once as one instruction reads pixels of."""
+        """The samples of a channel, of as many points as one instruction reads pixels of."""
         w, wide = self.w, machine().bits // width(self.kind) if machine().masks else 1
 
         def one(j: V, mask: V | None = None) -> None:
