@@ -12,6 +12,9 @@ Note [met fragments]
     dealt out by shapes alone, so the bits are the same. Where threads have ended, at a fork say,
     the rows fail, and Python, which then runs the fragment, starts new ones.
 
+    A call in place that is one fragment of one tensor has the launches of an update (Note
+    [updates]), which write to their operand; so nothing is made, and nothing copied.
+
     Words and memory are a copy: the thread that has the interpreter's lock may use it while another
     one runs the fragment itself.
 """
