@@ -307,6 +307,19 @@ def test_exponentials_of_what_is_never_positive(slow_underflow: bool) -> None:
     check(got, rounded(FUNCTIONS["exp"][1], x), 1, x)
 
 
+@pytest.mark.skipif(not host_features().scales, reason="no instruction of AVX-512 here")
+@pytest.mark.parametrize("lanes", [16, 32])
+@pytest.mark.parametrize("name", ["exp", "exp2", "cosh"])
+def test_powers_of_two_by_one_instruction_change_no_bit(name: str, lanes: int) -> None:
+    fn, apart = FUNCTIONS[name][0], replace(host_features(), scales=0)
+    for kind, x in (("f32", sweep(99_991)), ("f64", np.linspace(-800, 800, 100_003))):
+        got, want = (
+            native(fn, (kind,), kind, lanes, features=features)(x)
+            for features in (host_features(), apart)
+        )
+        np.testing.assert_array_equal(got, want)
+
+
 # Without fused multiply-add errors grow a little, and products in parts must still be exact.
 @pytest.mark.parametrize("name", ["exp", "log", "log2", "sin", "tanh", "erf", "erfc"])
 def test_without_fused_multiply_add(name: str) -> None:

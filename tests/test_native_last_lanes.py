@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.backends.llvm.ir.machine import this_machine, writing_for
 from adjoint.engine.backends.llvm.loops.pieces import last_lanes
 from adjoint.engine.backends.registers.operations import combine
 from adjoint.engine.backends.registers.vector import Code, Features
 from adjoint.engine.compiler.loops.ir import LOAD, POINT, Form, Op
+from tests.compiling_anew import compiled_anew
 
 SHAPES = [(1, 1), (7, 5), (64, 16), (300, 13), (128, 37), (257, 509), (3, 5000)]
 DTYPES = [np.float32, np.float64, np.int64, np.int8, np.bool_, np.float16]
@@ -48,6 +51,18 @@ def test_moved_and_chosen_elements_are_numpys(dtype: Any) -> None:
         a = _numbers(shape, dtype)
         for name, y, (_, want) in zip(EXACT, together(ad.tensor(a)), EXACT.values(), strict=True):
             assert np.array_equal(y.numpy(), want(a)), (name, shape)
+
+
+@pytest.mark.parametrize("reads_backwards", [False, True])
+def test_rows_are_read_or_written_backwards(reads_backwards: bool) -> None:
+    machine = replace(this_machine(), reads_backwards=reads_backwards)
+    with writing_for(machine), compiled_anew():
+        flips = ad.compile(lambda x: (x.flip(-1), x.flip(0, 1)), dynamic=False)
+        for shape in SHAPES:
+            a = _numbers(shape, np.float32)
+            rows, both = flips(ad.tensor(a))
+            assert np.array_equal(rows.numpy(), a[:, ::-1]), shape
+            assert np.array_equal(both.numpy(), a[::-1, ::-1]), shape
 
 
 @pytest.mark.parametrize(("dtype", "near"), [(np.float32, 2e-5), (np.float64, 1e-12)])

@@ -521,6 +521,7 @@ HOOKS.find_operation = later("adjoint.engine.backends.llvm.program.kept", "find"
 HOOKS.keep_operation = later("adjoint.engine.backends.llvm.program.kept", "keep")
 HOOKS.small_entry = later("adjoint.engine.backends.llvm.small.calls", "entry_of")
 HOOKS.small_launches = later("adjoint.engine.backends.llvm.small.launches", "launched")
+HOOKS.small_update = later("adjoint.engine.backends.llvm.small.launches", "updated")
 HOOKS.small_draw = later("adjoint.engine.backends.llvm.small.launches", "drawn")
 HOOKS.meeting_on = later("adjoint.engine.backends.llvm.small.device", "meeting_on")
 HOOKS.add_rows = later("adjoint.engine.backends.llvm.templates.rows.added", "add_rows")
@@ -545,10 +546,8 @@ HOOKS.device_entry, HOOKS.straight_entry = map(entry_on_a_gpu, ("entry_of", "str
 HOOKS.updates = UpdatesLater()
 HOOKS.shortened = later("adjoint.engine.tensor.chains", "shortened")
 HOOKS.place_of = later("adjoint.engine.tensor.chains", "place_of")
-HOOKS.fill_memory = later("adjoint.engine.backends.llvm.program.moves", "fill_memory")
-HOOKS.fill_rows = later("adjoint.engine.backends.llvm.program.moves", "fill_rows")
-HOOKS.copy_memory = later("adjoint.engine.backends.llvm.program.moves", "copy_memory")
-HOOKS.join_memory = later("adjoint.engine.backends.llvm.program.moves", "join_memory")
+for moves in ("fill_memory", "fill_rows", "copy_memory", "join_memory"):
+    setattr(HOOKS, moves, later("adjoint.engine.backends.llvm.program.moves", moves))
 HOOKS.put_workers_first = later("adjoint.engine.backends.threads", "put_workers_first")
 
 

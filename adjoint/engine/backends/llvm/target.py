@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, final
 
-from adjoint.engine.backends.llvm.ir.machine import is_this_process
+from adjoint.engine.backends.llvm.ir.machine import is_this_process, machine
 from adjoint.engine.backends.llvm.loops import advancing
 from adjoint.engine.backends.llvm.loops.launch_words import fill_words, joined
 from adjoint.engine.backends.llvm.templates.bags import template as bags
@@ -106,7 +106,7 @@ class LlvmTarget(Target):
         return advancing.launches(moves, count, turns, goes_on)
 
     def schedule(self, kernel: LoopKernel) -> Kernel:
-        return schedule(kernel)
+        return schedule(kernel, reads_backwards=machine().reads_backwards)
 
     def fill_words(self, launch: Launch) -> None:
         fill_words(launch)

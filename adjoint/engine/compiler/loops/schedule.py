@@ -43,9 +43,13 @@ def is_costly(name: str) -> bool:
     return name in REGISTRY and REGISTRY[name].cost == "function"
 
 
-def schedule(kernel: LoopKernel) -> Kernel:
-    """Choose loop order and vector dimension, merge dimensions, and freeze the form."""
-    kernel = read_forwards(as_bytes(replace(kernel, ops=narrowed(kernel))))
+def schedule(kernel: LoopKernel, *, reads_backwards: bool = False) -> Kernel:
+    """Choose loop order and vector dimension, merge dimensions, and freeze the form.
+
+    A machine that `reads_backwards` does so as quickly as it reads forwards.
+    """
+    kernel = as_bytes(replace(kernel, ops=narrowed(kernel)))
+    kernel = kernel if reads_backwards else read_forwards(kernel)
     refs = kernel.refs + [ref for _, ref in kernel.stores]
     carried = kept_values(kernel)
     vector = outside_short_rows(kernel, vector_atom(kernel, refs), refs)
@@ -103,7 +107,8 @@ def copies_truth(op: Op) -> bool:
 def read_forwards(kernel: LoopKernel) -> LoopKernel:
     """A pointwise kernel that goes the other way where all that it reads lies backwards.
 
-    To read forwards and write backwards takes memory half as long as the other way round.
+    To read forwards and write backwards takes some memory half as long as the other way round
+    (Neoverse-N1), and some twice as long (x86, which has to put together lines that it writes).
     """
     if kernel.reduced or kernel.columns:
         return kernel

@@ -343,6 +343,7 @@ class Hooks:
     small_rows: Callable[..., Any] = _unset  # the same as native rows: backends.llvm.small
     small_entry: Callable[..., Any] = _unset  # what native code finds a small call by
     small_launches: Callable[..., Any] = _unset  # a fragment's launches so: the same folder
+    small_update: Callable[..., Any] = _unset  # and those that write to their operand
     small_draw: Callable[..., Any] = _unset  # those of a call that draws: the same
     add_rows: Callable[..., bool] = _unset  # rows to a table in its memory: backends.llvm
     native_entry: Callable[..., Any] = (

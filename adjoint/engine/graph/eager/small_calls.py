@@ -39,16 +39,21 @@ from adjoint.engine.core.operations.small_calls import (
 )
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.loading import brought
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.graph.eager import drawn, enlisted
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 from adjoint.engine.graph.eager.recorded import compiled
 from adjoint.engine.graph.eager.straight import LOADED, is_one_fragment, straight_program
 from adjoint.engine.graph.ir import frozen
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor, wrap
+from adjoint.engine.tensor.writing.mutation import BY_ELEMENT
 
 SIGHTED = 3  # times that a kind is looked at before it gets a program
 MOST = 1 << 15  # elements of a tensor: beyond, Python is no longer what a call costs
+# The same of a tensor that is written in place, by launches of its own (`entry_of_update`).
+MOST_WRITTEN = 1 << 18
+BY_PLACE = frozenset({"tril", "triu"})  # which ask where an element is
 MOST_DRAWN = 1 << 15  # the same where two operations and more, compiled apart, become one program
 MOST_FILLED = 1 << 20  # bytes of a new tensor: beyond, all cores write them (`memory.filling`)
 KEPT = 4096  # kinds
@@ -128,7 +133,7 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
 
 def is_small(x: Tensor, calls: SmallCalls, of_any_size: bool = False) -> bool:
     """Whether a tensor has few elements, or few of them are read, and needs no tape."""
-    most = MOST_DRAWN if calls.draws else MOST
+    most = MOST_DRAWN if calls.draws else MOST_WRITTEN if calls.into else MOST
     if x._array.size > most and not of_any_size and calls.name not in LIKE:
         return False
     return calls.unfollowed or not (CONTEXT.grad_enabled and x.requires_grad)
@@ -190,6 +195,8 @@ def gives_its_like(entry: tuple[Any, ...], operands: Sequence[Any]) -> bool:
     Rows write to it as to a result, so it must lie as one does; each of its elements is apart.
     """
     words, *_, single, found, _ = entry
+    if found == ():
+        return True  # nothing is made: what writes to its operand itself was tried on one
     target = operands[0]._array
     reach = target.itemsize
     for step, size in sorted(zip(map(abs, target.strides), target.shape, strict=True)):
@@ -240,7 +247,8 @@ def entry_of_new(
         return None
     program = straight_program(tensors, call, of_call=True)
     if program is None:
-        return entry_of_fragment(calls, tensors, given, call)
+        entry_of_one = entry_of_update if calls.into else entry_of_fragment
+        return entry_of_one(calls, tensors, given, call)
     if not all(program.gaps) or not agrees(calls, program.structure):
         return None
     arrays, single = [x._array for x in tensors], program.structure is None
@@ -253,11 +261,8 @@ def entry_of_new(
 def entry_of_fragment(
     calls: SmallCalls, tensors: list[Tensor], given: Arguments, call: Callable[[], Any]
 ) -> Entry:
-    """The same of a call that is one fragment (Note [met fragments]).
-
-    Its launches may read an operand after they wrote results, so they write to no operand.
-    """
-    if calls.into or not is_one_fragment(tensors, call):
+    """The same of a call that is one fragment (Note [met fragments])."""
+    if not is_one_fragment(tensors, call):
         return None
     with CONTEXT.having(grad_enabled=False, consulted=None):  # how many workers launch is no matter
         fragment = compiled(tensors, (), lambda _: call(), FRAGMENTS.shared)
@@ -265,6 +270,42 @@ def entry_of_fragment(
             return None
         entry = fragment.entry((), (calls, *given, True))
         return entry if HOOKS.small_call_code else None
+
+
+def entry_of_update(
+    calls: SmallCalls, tensors: list[Tensor], given: Arguments, call: Callable[[], Any]
+) -> Entry:
+    """The same where a fragment's result is written to the one tensor it reads (Note [updates]).
+
+    A fragment's launches may read an operand after they wrote results. Those of an update are told
+    that their target is one; and as nothing else is read, nothing else can share its memory.
+    """
+    operands, params = given
+    if len(tensors) != 1 or calls.name not in BY_ELEMENT or not is_one_fragment(tensors, call):
+        return None
+    (target,) = tensors
+    array = target._array
+    if operands[0] is not target or not array.flags.c_contiguous:
+        return None
+    if calls.name in BY_PLACE and target.dtype.is_half and array.size > MOST:
+        return None  # of triangles of halves only what is zeroed is touched (`zero_triangle`)
+
+    def rule(stand_ins: Sequence[Tensor], _: Any) -> None:
+        stand_ins[0].copy_(call())
+
+    with CONTEXT.having(grad_enabled=False, consulted=None):
+        made = brought("adjoint.engine.graph.eager.recorded_updates").compiled
+        update = made(tensors, (), {}, rule)
+        entry: Entry = None
+        if update.places == update.written == (0,):
+            entry = HOOKS.small_update(update.executable, operands, params)
+        if entry is None or not HOOKS.small_call_code:
+            return None
+        trial = wrap(array.copy())
+        done = HOOKS.meet_into_small((entry,), (trial, *operands[1:]), params, False)
+        return (
+            entry if done is True and HOOKS.same_arrays([trial._array], [call()._array]) else None
+        )
 
 
 def entry_of_draw(

@@ -307,7 +307,7 @@ def is_better_compiled(graph: DataflowGraph, of_call: bool) -> bool:
     made of `SEVERAL` and more, or where it has many elements. Others take as long either way, and
     rows cost less around them.
     """
-    nodes = [n for n in graph.nodes if not n.record.is_view and n.record not in (CAST, CLONE)]
+    nodes = calculating(graph)
     if len(nodes) != 1:
         return False
     (node,) = nodes
@@ -335,7 +335,17 @@ def is_one_fragment(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> bool:
     with recording() as body:
         with CONTEXT.having(grad_enabled=False):
             out = body.run(fn)
-        return is_tensor(out) and is_better_compiled(body.finish([out]), True)
+        if not is_tensor(out):
+            return False
+        graph = body.finish([out])
+    return is_better_compiled(graph, True) or [is_much(node) for node in calculating(graph)] == [
+        True
+    ]
+
+
+def calculating(graph: DataflowGraph) -> list[Node]:
+    """The operations of a graph that do more than move or convert elements."""
+    return [n for n in graph.nodes if not n.record.is_view and n.record not in (CAST, CLONE)]
 
 
 def is_looped(node: Node) -> bool:

@@ -26,6 +26,7 @@ class CodeMachine:
     by_lane: bool  # products by one lane of a vector are one instruction (NEON)
     dot: str = ""  # how sums of int8 products are made; of this machine, as it finds out itself
     masks: bool = False  # some lanes of a vector are read and written by one instruction
+    reads_backwards: bool = False  # as quickly as forwards; to write backwards takes longer
 
 
 @cache
@@ -43,11 +44,13 @@ def this_machine() -> CodeMachine:
         halves=bool(have.get("f16c")),
         nan_bounds=False,
         slow_underflow=True,
+        scales=512 if have.get("avx512f") else 0,
     )
     if have.get("avx512f"):
         masks = bool(have.get("avx512bw") and have.get("avx512vl"))
-        return CodeMachine(features, 512, 32, by_lane=False, masks=masks)
-    return CodeMachine(features, 256 if have.get("avx") else 128, 16, by_lane=False)
+        return CodeMachine(features, 512, 32, by_lane=False, masks=masks, reads_backwards=True)
+    bits = 256 if have.get("avx") else 128
+    return CodeMachine(features, bits, 16, by_lane=False, reads_backwards=True)
 
 
 _written_for: ContextVar[CodeMachine | None] = ContextVar("written_for", default=None)

@@ -1,8 +1,11 @@
-"""Vectors of which some lanes are read or written, by one instruction (`CodeMachine.masks`)."""
+"""Vectors of which some lanes are read or written, by one instruction (`CodeMachine.masks`).
+
+Machines that have those also read each lane from a place of its own so.
+"""
 
 from __future__ import annotations
 
-from adjoint.engine.backends.registers.vector import V, suffix, type_text
+from adjoint.engine.backends.registers.vector import V, suffix, type_text, width
 
 
 def masked_load(mask: V, at: str, align: int, kind: str) -> V:
@@ -22,3 +25,18 @@ def masked_store(mask: V, value: V, at: str, align: int) -> None:
     code.declarations.add(f"declare void {name}({value.type}, ptr, i32, {mask.type})")
     given = f"{value.type} {value.ref}, ptr {at}, i32 {align}, {mask.type} {mask.ref}"
     code.lines.append(f"call void {name}({given})")
+
+
+GATHERED = frozenset({"f32", "f64", "i32", "i64", "u32", "u64"})
+
+
+def masked_gather(mask: V, base: str, places: V, kind: str) -> V:
+    """The elements so many places after a pointer, zeros where a mask does not hold."""
+    code, lanes = mask.code, mask.lanes
+    wide, pointers = type_text(kind, lanes), f"<{lanes} x ptr>"
+    name = f"@llvm.masked.gather.v{lanes}{suffix(kind)}.v{lanes}p0"
+    code.declarations.add(f"declare {wide} {name}({pointers}, i32, {mask.type}, {wide})")
+    element = type_text(kind, 1)
+    at = code.let(f"getelementptr {element}, ptr {base}, {places.type} {places.ref}")
+    given = f"{pointers} {at}, i32 {width(kind) // 8}, {mask.type} {mask.ref}, {wide}"
+    return code.value(code.let(f"call {wide} {name}({given} zeroinitializer)"), kind, lanes)

@@ -21,7 +21,7 @@ from typing import Any
 from adjoint.engine.backends.llvm.loops.column_sums import STRIP, sums_columns
 from adjoint.engine.backends.llvm.loops.nests import has_long_sums
 from adjoint.engine.backends.llvm.loops.pieces import FEW_LANES, lanes_of, words_of
-from adjoint.engine.backends.llvm.loops.turning import SQUARE, SQUARES
+from adjoint.engine.backends.llvm.loops.turning import SQUARE, SQUARES, copies_by_lines, square_side
 from adjoint.engine.compiler.loops.ir import (
     ANY,
     LOAD,
@@ -196,10 +196,11 @@ def divide(kernel: Kernel, lanes: int, form: Form) -> tuple[int, int, int]:
     lead, size = prod(kernel.outer[:-1]), kernel.outer[-1]
     chunk = computed(chunk_length, lead, size, prod(kernel.inner), lanes, sums_columns(form))
     if form.tiled:
-        chunk = computed(tile_width, kernel.outer[-2])
+        wide = form.turned and copies_by_lines(form.refs[0][0])
+        chunk = STRIP if wide else computed(tile_width, kernel.outer[-2])
     chunks = -(-size // chunk)
     if form.turned:
-        lead = prod(kernel.outer[:-2]) * -(-kernel.outer[-2] // SQUARE)
+        lead = prod(kernel.outer[:-2]) * -(-kernel.outer[-2] // square_side(form.refs[0][0]))
     return lead * chunks, chunk, chunks
 
 

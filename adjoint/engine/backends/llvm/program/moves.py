@@ -1,7 +1,8 @@
 """Memory filled, copied or joined by all workers: each takes an equal part of it, or of its rows.
 
-One core writes about half of what two can. These kernels only move bytes, so what they leave behind
-is what one thread would.
+Elements are written and copied by lines of the cache, each as many registers as the processor needs
+for one. One core writes about half of what two can. These kernels only move bytes, so what they
+leave behind is what one thread would.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from adjoint.engine.core.operations.record import HOOKS
 PART = 1 << 16  # bytes that are worth a worker: handing it a part takes some microseconds
 LINE = 64  # parts begin at multiples of it, so that each begins with a whole pattern
 PATTERN = 16  # bytes that are written again and again
+LINE_OF_PATTERNS = f"<8 x i32> <{', '.join(f'i32 {k % 2}' for k in range(8))}>"
 WORDS = 13  # of the kernel that takes most
 PIECE = 4  # words of a piece: where from, how far to its next row, bytes of a row, where in a row
 
@@ -70,7 +72,9 @@ define void @copy(ptr %words, i64 %worker, i64 %workers) {{
 define internal void @put_pattern(ptr %to, i64 %from, i64 %size, ptr %pattern.p) {{
 entry:
   %pattern = load <2 x i64>, ptr %pattern.p, align 8
-  %last = and i64 %size, -{PATTERN}
+  %length = sub i64 %size, %from
+  %several = and i64 %length, -{PATTERN}
+  %last = add i64 %from, %several
   br label %line
 line:
   %i = phi i64 [%from, %entry], [%i1, %write]
@@ -113,21 +117,26 @@ bytes:
   ret void
 lines:
   %pattern = load <2 x i64>, ptr %pattern.p, align 8
-  %last = and i64 %size, -{LINE}
+  %pattern.line = shufflevector <2 x i64> %pattern, <2 x i64> poison, {LINE_OF_PATTERNS}
+  %place = ptrtoint ptr %to to i64
+  %before = sub i64 0, %place
+  %head.bytes = and i64 %before, {LINE - 1}
+  %within = and i64 %before, {PATTERN - 1}
+  %whole = icmp eq i64 %within, 0
+  %head.size = call i64 @llvm.smin.i64(i64 %head.bytes, i64 %size)
+  %head = select i1 %whole, i64 %head.size, i64 0
+  call void @put_pattern(ptr %to, i64 0, i64 %head, ptr %pattern.p)
+  %after = sub i64 %size, %head
+  %lined = and i64 %after, -{LINE}
+  %last = add i64 %head, %lined
   br label %line
 line:
-  %i = phi i64 [0, %lines], [%i1, %write]
+  %i = phi i64 [%head, %lines], [%i1, %write]
   %more = icmp ult i64 %i, %last
   br i1 %more, label %write, label %rest
 write:
-  %p0 = getelementptr i8, ptr %to, i64 %i
-  %p1 = getelementptr i8, ptr %p0, i64 {PATTERN}
-  %p2 = getelementptr i8, ptr %p0, i64 {2 * PATTERN}
-  %p3 = getelementptr i8, ptr %p0, i64 {3 * PATTERN}
-  store <2 x i64> %pattern, ptr %p0, align 1
-  store <2 x i64> %pattern, ptr %p1, align 1
-  store <2 x i64> %pattern, ptr %p2, align 1
-  store <2 x i64> %pattern, ptr %p3, align 1
+  %p = getelementptr i8, ptr %to, i64 %i
+  store <8 x i64> %pattern.line, ptr %p, align 1
   %i1 = add i64 %i, {LINE}
   br label %line
 rest:
@@ -245,9 +254,21 @@ in.piece:
   %source = getelementptr i8, ptr %from, i64 %from.offset
   %target = getelementptr i8, ptr %row.to, i64 %place
   %wide = and i64 %size, -16
-  br label %by.16
+  %lines = and i64 %size, -{LINE}
+  br label %by.line
+by.line:
+  %l = phi i64 [0, %in.piece], [%l1, %copy.line]
+  %more.lines = icmp ult i64 %l, %lines
+  br i1 %more.lines, label %copy.line, label %by.16
+copy.line:
+  %sl = getelementptr i8, ptr %source, i64 %l
+  %tl = getelementptr i8, ptr %target, i64 %l
+  %vl = load <8 x i64>, ptr %sl, align 1
+  store <8 x i64> %vl, ptr %tl, align 1
+  %l1 = add i64 %l, {LINE}
+  br label %by.line
 by.16:
-  %i = phi i64 [0, %in.piece], [%i1, %copy.16]
+  %i = phi i64 [%lines, %by.line], [%i1, %copy.16]
   %more.16 = icmp ult i64 %i, %wide
   br i1 %more.16, label %copy.16, label %if.8
 copy.16:

@@ -12,6 +12,9 @@ Note [met fragments]
     dealt out by shapes alone, so the bits are the same. Where threads have ended, at a fork say,
     the rows fail, and Python, which then runs the fragment, starts new ones.
 
+    A call in place that is one fragment of one tensor has the launches of an update (Note
+    [updates]), which write to their operand; so nothing is made, and nothing copied.
+
     Words and memory are a copy: the thread that has the interpreter's lock may use it while another
     one runs the fragment itself.
 """
@@ -107,6 +110,20 @@ def drawn(
     walked = written(executable, places, arrays, 2, fills=fills)
     numbers = (len(tensors), len(tensors) + 1)
     return walked.entry(operands, {}, None, [True] * len(walked.makers), numbers)
+
+
+def updated(
+    executable: Any, operands: Sequence[Any], params: dict[str, Any]
+) -> tuple[Any, ...] | None:
+    """What native code finds a program by that writes to its first operand, the one it reads.
+
+    None where it cannot, or where a launch might fail after another has written.
+    """
+    if executable.__class__ is not Native or executable.image.status:
+        return None
+    arrays = [x._array for x in operands if is_tensor(x)]
+    walked = written(executable, (0,), arrays, 0, fills=True)
+    return None if walked.makers else walked.entry(operands, params, True, ())
 
 
 def written(

@@ -3,7 +3,8 @@
 e**x = 2**n e**r with n the integer nearest x / ln 2. Adding 1.5 * 2**(mantissa bits) to x / ln 2
 rounds it to that integer and leaves n in the low bits of the sum, to which the exponent's bias is
 added beforehand, or twice the bias: halves of those bits are then the exponents of two factors
-whose product is 2**n, also where 2**n alone is subnormal or infinite.
+whose product is 2**n, also where 2**n alone is subnormal or infinite. Where one instruction
+multiplies by a power of two (`scaling.py`), that takes its place, with the same bits.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 from adjoint.engine.backends.registers.math import tables
 from adjoint.engine.backends.registers.math.common import FORMAT, polynomial
+from adjoint.engine.backends.registers.math.scaling import scaled, scales
 from adjoint.engine.backends.registers.vector import V, at_least, at_most, clip, mad, select
 
 LOG2_E = tables.LOG2_E_F64[0]
@@ -52,12 +54,12 @@ def _magic(kind: str, more: int) -> float:
 
 
 def _reduced(x: V, more: int) -> tuple[V, V]:
-    """(word, r): x = n ln 2 + r, with n + more in the low bits of the word."""
+    """(sum, r): x = n ln 2 + r, with n + more in the low bits of the sum."""
     of, magic = RANGE[x.kind], _magic(x.kind, more)
     rounded = mad(x, LOG2_E, magic)
     n = rounded - magic
     r = mad(n, -of.ln2[1], mad(n, -of.ln2[0], x))
-    return rounded.bits(), r
+    return rounded, r
 
 
 def _power(word: V, kind: str) -> V:
@@ -65,8 +67,11 @@ def _power(word: V, kind: str) -> V:
     return (word << FORMAT[kind].mantissa).bitcast(kind)
 
 
-def _scaled(y: V, word: V) -> V:
-    """y 2**n, for a word with n + twice the bias in its low bits."""
+def _scaled(y: V, rounded: V) -> V:
+    """y 2**n, for a sum with n + twice the bias in its low bits."""
+    if scales(y):
+        return scaled(y, rounded - _magic(y.kind, 2 * FORMAT[y.kind].bias))
+    word = rounded.bits()
     half = word >> 1
     return y * _power(half, y.kind) * _power(word - half, y.kind)
 
@@ -74,8 +79,8 @@ def _scaled(y: V, word: V) -> V:
 def exp(x: V, shift: int = 0) -> V:
     """e**x, times 2**shift without overflow on the way."""
     of, twice = RANGE[x.kind], 2 * FORMAT[x.kind].bias
-    word, r = _reduced(clip(x, of.low, of.high + (1 if shift else 0)), twice + shift)
-    return _scaled(mad(r * r, polynomial(r, of.exp), r) + 1.0, word)
+    rounded, r = _reduced(clip(x, of.low, of.high + (1 if shift else 0)), twice + shift)
+    return _scaled(mad(r * r, polynomial(r, of.exp), r) + 1.0, rounded)
 
 
 def _shifted_exp(x: V, shift: int) -> V:
@@ -83,8 +88,8 @@ def _shifted_exp(x: V, shift: int) -> V:
 
     For what is less it is any number.
     """
-    word, r = _reduced(x, FORMAT[x.kind].bias + shift)
-    return (mad(r * r, polynomial(r, RANGE[x.kind].exp), r) + 1.0) * _power(word, x.kind)
+    rounded, r = _reduced(x, FORMAT[x.kind].bias + shift)
+    return (mad(r * r, polynomial(r, RANGE[x.kind].exp), r) + 1.0) * _power(rounded.bits(), x.kind)
 
 
 def exp_of_negative(x: V) -> V:
@@ -105,23 +110,23 @@ def exp2(x: V, low: V | None = None) -> V:
     r = x - (rounded - magic)
     if low is not None:
         r = r + low
-    return _scaled(mad(r, polynomial(r, of.exp2), 1.0), rounded.bits())
+    return _scaled(mad(r, polynomial(r, of.exp2), 1.0), rounded)
 
 
 def expm1(x: V) -> V:
     """e**x - 1, accurate near 0."""
     of, f = RANGE[x.kind], FORMAT[x.kind]
     # 2**(n - 1), since 2**n may be infinite where the result is not.
-    word, r = _reduced(clip(x, -50.0, of.high), f.bias - 1)
-    p, half = mad(r * r, polynomial(r, of.expm1), r), _power(word, x.kind)
+    rounded, r = _reduced(clip(x, -50.0, of.high), f.bias - 1)
+    p, half = mad(r * r, polynomial(r, of.expm1), r), _power(rounded.bits(), x.kind)
     return (mad(p, half, half - 0.5) * 2.0).copysign(x)
 
 
 def _expm1_inside(x: V) -> V:
     """expm1 for 0 <= x well below overflow."""
     of, f = RANGE[x.kind], FORMAT[x.kind]
-    word, r = _reduced(x, f.bias)
-    p, power = mad(r * r, polynomial(r, of.expm1), r), _power(word, x.kind)
+    rounded, r = _reduced(x, f.bias)
+    p, power = mad(r * r, polynomial(r, of.expm1), r), _power(rounded.bits(), x.kind)
     return mad(p, power, power - 1.0)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from adjoint.engine.backends.llvm.ir.machine import machine
+from adjoint.engine.backends.llvm.ir.masked import masked_gather
 from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
@@ -156,22 +158,35 @@ class Sampling:
         return select(outside, 0.0, w.load(pixels, self.kind, select(outside, 0, offset)))
 
     def sample(self, pixels: str, start: V, count: V) -> None:
-        """The samples of a channel."""
-        w, taps = self.w, self.sampler.count
+        """The samples of a channel, of as many points as one instruction reads pixels of."""
+        w, wide = self.w, machine().bits // width(self.kind) if machine().masks else 1
 
-        def one(j: V) -> None:
+        def one(j: V, mask: V | None = None) -> None:
             total: V | None = None
-            for k in range(taps):
-                value = self.pixel(pixels, self.offset(j, k))
+            for k in range(self.sampler.count):
+                value = self.pixel(pixels, self.offset(j, k)) if mask is None else some(j, k, mask)
                 if self.sampler.mode == NEAREST:
                     total = value
                 else:
-                    weight = self.weight(j, k)
+                    lanes = value.lanes
+                    weight = w.load(self.weights, self.kind, j + k * BLOCK, lanes)
                     total = value * weight if total is None else mad(value, weight, total)
             assert total is not None
-            w.store(total, self.out, start + j)
+            if mask is None:
+                w.store(total, self.out, start + j)
+            else:
+                w.store_some(mask, total, self.out, start + j)
 
-        w.loop(0, count, one)
+        def some(j: V, k: int, mask: V) -> V:
+            places = w.load(self.offsets, "i32", j + k * BLOCK, wide)
+            if self.sampler.padding == ZEROS:
+                mask = mask & (places >= 0)
+            return masked_gather(mask, pixels, places, self.kind)
+
+        if wide == 1:
+            w.loop(0, count, one)
+        else:  # what is kept of points is as long as a whole number of vectors
+            w.loop(0, count, lambda j: one(j, w.lanes_below(count - j, wide)), step=wide)
 
     def spread(self, pixels: str, start: V, count: V) -> None:
         """What comes back to a channel's samples added to the pixels they are made of."""
