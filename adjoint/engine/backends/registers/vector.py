@@ -67,9 +67,7 @@ class Features:
     overwrites: bool = False  # multiply-add of vectors puts its result where its addend was
     slow_underflow: bool = False  # a product below all normal numbers takes a hundred cycles
     folds: bool = False  # the least of a vector's 32-bit lanes, as one instruction
-    scales: int = (
-        0  # the bits of vectors times powers of two, as one instruction (AVX-512); 0: none
-    )
+    scales: int = 0  # bits of vectors that AVX-512 multiplies by powers of two; 0: none
 
 
 @dataclass(slots=True)
