@@ -99,6 +99,11 @@ class RuleOptimizer(Optimizer):
                     self._apply(p, grad, group, repeats, whole)
         return loss
 
+    def capture_watch(self) -> list[tuple[Any, ...]]:
+        """Which rule it is, besides."""
+        stating = next(cls for cls in type(self).__mro__ if "update" in vars(cls))
+        return [*super().capture_watch(), ("stated", stating, "update")]
+
     def _together(self, group: ParamGroup) -> bool:
         """Whether a group's parameters may be updated many at once."""
         if group.get("differentiable"):
