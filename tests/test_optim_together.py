@@ -383,7 +383,7 @@ def test_a_rule_put_in_its_place_later_is_used(
 
     def train() -> None:
         optimizer.zero_grad()
-        sum((p * p).sum() for p in params).backward()
+        ad.stack([(p * p).sum() for p in params]).sum().backward()
         optimizer.step()
 
     step = ad.compile(train) if compiled else train

@@ -176,7 +176,9 @@ def test_an_update_rule_runs_once_for_each_kind_of_parameter(
             calls.append(args)
             super().update(*args)
 
-    monkeypatch.setattr(rules, "OWN", {**OWN, Counting: Counting.update})  # as if it were the package's
+    monkeypatch.setattr(
+        rules, "OWN", {**OWN, Counting: Counting.update}
+    )  # as if it were the package's
     net = nn.Sequential(*[nn.Linear(4, 4) for _ in range(6)])
     optimizer = Counting(net.parameters(), lr=0.1)
 
