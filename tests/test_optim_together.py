@@ -371,3 +371,23 @@ def test_functions_on_lists_in_place() -> None:
         ad._foreach_mul_(xs, [ad.ones(2)])
     with pytest.raises(AttributeError, match="_foreach_nothing"):
         ad._foreach_nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("size", [3, 1 << 18])
+def test_a_rule_put_in_its_place_later_is_used(
+    size: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = [ad.nn.Parameter(ad.ones(size)) for _ in range(2)]
+    optimizer = ad.optim.Adam(params, lr=0.1)
+
+    def train() -> None:
+        optimizer.zero_grad()
+        ad.stack([(p * p).sum() for p in params]).sum().backward()
+        optimizer.step()
+
+    step = ad.compile(train) if compiled else train
+    step()
+    monkeypatch.setattr(ad.optim.Adam, "update", lambda self, p, g, state, group: p.fill_(7))
+    step()
+    assert [p[0].item() for p in params] == [7, 7]

@@ -65,7 +65,7 @@ REFUSED = frozenset({
     "iterators: generator_from_outside", "iterators: generator_that_is_sent_to",
     "asked: user_generator_outside", "asked: user_generator_of_batches",
     "asked: numpy_of_traced", "asked: numpy_of_argument", "asked: numpy_of_state_const",
-    "raising: value_tried_for_a_branch", "tensors: reshape_of_transposed_then_written",
+    "raising: value_tried_for_a_branch", "raising: warnings_recorded_inside", "tensors: reshape_of_transposed_then_written",
     "copies: next_functions_of_argument", "late: item_branch", "late: tensor_isnan_assert",
     "late: numpy_requires_grad_raises", "trained: boolean_mask_select",
     "trained: nonzero_data_dependent", "trained: branch_on_value", "trained: while_on_value",

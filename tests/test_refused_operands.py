@@ -122,6 +122,36 @@ def test_refused(name: str, count: int, compiled: bool) -> None:
         (ad.compile(call) if compiled else call)(count)
 
 
+OF_ANOTHER_KIND: dict[str, Callable[[Any], Any]] = {
+    "no number of classes": lambda x: F.cross_entropy(x, x.long()[0], ignore_index=1.5),
+    "no tensor of factors": lambda x: F.nll_loss(x, x.long()[0], weight=2),
+    "a number to scatter": lambda x: x.scatter_add(0, x.long(), 2.0),
+    "a text as a factor": lambda x: x.add(1, alpha="a"),
+    **{
+        f"{given!r} as dtype of {call.__name__}": lambda x, call=call, given=given: call(
+            x, 0, dtype=given
+        )
+        for given in ("cpu", "float32", 5)
+        for call in (ad.sum, ad.mean, ad.prod, ad.cumsum, ad.nansum, ad.softmax)
+    },
+}
+
+
+@pytest.mark.parametrize("name", OF_ANOTHER_KIND)
+def test_arguments_of_another_kind(name: str) -> None:
+    with pytest.raises(TypeError):
+        OF_ANOTHER_KIND[name](ones(2, 2))
+
+
+def test_number_types_of_python_are_dtypes() -> None:
+    assert ad.finfo(float).max == ad.finfo(ad.float64).max
+    assert ad.iinfo(int).max == ad.iinfo(ad.int64).max
+    assert ad.promote_types(float, ad.float32) is ad.float64
+    assert ad.can_cast(int, ad.float16)
+    assert ones(2).sum(dtype=float).dtype is ad.float64
+    assert ad.tril_indices(2, 2, dtype=None).dtype is ad.int64
+
+
 @pytest.mark.parametrize("shape", [(4,), (1,), (), (2, 4), (2, 1)])
 def test_a_bias_that_fits(shape: tuple[int, ...]) -> None:
     x, weight, bias = ad.randn(2, 3), ad.randn(4, 3), ad.randn(shape)

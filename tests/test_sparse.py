@@ -280,7 +280,7 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "item": lambda x: x.item(),
     "view": lambda x: x.view(-1),
     "reshape": lambda x: x.reshape(-1),
-    "stride": lambda x: ad.zeros_like(x),
+    "stride": lambda x: x.stride(),
     "data_ptr": lambda x: x.data_ptr(),
     "t_": lambda x: x.t_(),
     "sort": lambda x: x.sort(),
@@ -845,3 +845,38 @@ def test_products_reduce_what_rows_keep(reduce: str, wanted: list[list[float]]) 
     assert ad.autograd.gradcheck(value, (y.detach().double().requires_grad_(),))
     with pytest.raises(ValueError, match="sum, mean, amax or amin"):
         ad.sparse.mm(dense.to_sparse(), y, "prod")
+
+
+# -- batches of coordinates -----------------------------------------------------------------------
+
+
+def test_a_batch_of_matrices_multiplies_and_gains_dimensions() -> None:
+    x = random_coo(3, (2, 3, 4), 9)
+    values = x._values().requires_grad_()
+    batch = ad.sparse_coo_tensor(x._indices(), values, (2, 3, 4))
+    other = ad.tensor(np.random.default_rng(4).standard_normal((2, 4, 5)))
+    out = ad.bmm(batch, other)
+    np.testing.assert_allclose(out.detach(), to_numpy(x) @ other.numpy())
+    (grad,) = ad.autograd.grad(out.sum(), values)
+    at, _, place = x._indices().numpy()
+    np.testing.assert_allclose(grad, other.numpy().sum(-1)[at, place])
+    for dim in range(-4, 4):
+        wider = x.unsqueeze(dim)
+        np.testing.assert_array_equal(to_numpy(wider), np.expand_dims(to_numpy(x), dim))
+    rows = random_coo(5, (4,), 6, (3,))
+    for dim, indexed in ((0, 2), (1, 2), (2, 1)):
+        wider = rows.unsqueeze(dim)
+        assert wider.sparse_dim() == indexed
+        np.testing.assert_array_equal(wider.to_dense(), np.expand_dims(to_numpy(rows), dim))
+
+
+def test_zeros_like_keeps_the_layout_and_no_element() -> None:
+    x = random_coo(6, (3, 4), 5, (2,))
+    for made in (ad.zeros_like(x), ad.empty_like(x)):
+        assert made.layout is ad.sparse_coo
+        assert made._nnz() == 0
+        assert made.shape == x.shape
+        assert made.sparse_dim() == x.sparse_dim()
+    assert ad.zeros_like(x, layout=ad.strided).layout is ad.strided
+    assert ad.zeros_like(x, dtype=ad.float32).dtype is ad.float32
+    np.testing.assert_array_equal(to_numpy(x.narrow_copy(0, 1, 2)), to_numpy(x)[1:3])

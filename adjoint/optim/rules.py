@@ -17,7 +17,8 @@ from adjoint.optim.on_device import are_on_device, update_together
 from adjoint.optim.optimizer import Closure, Optimizer, _use_grad_for_differentiable
 from adjoint.optim.together import NO_STATE, Plans
 
-OWN: set[type] = set()  # classes whose rules are the package's, and pure
+# Classes whose rules are the package's, and pure, with the rule of each as it was stated.
+OWN: dict[type, Any] = {}
 # What a user's subclass of one may state without stating another rule.
 _HARMLESS = frozenset(
     "__init__ __module__ __qualname__ __doc__ __annotations__ __dict__ __weakref__ __repr__ "
@@ -30,7 +31,7 @@ C = TypeVar("C", bound="type[RuleOptimizer]")
 
 def own_rule(cls: C) -> C:
     """Declare that a class's rule depends on nothing but what it is given (Note [own rules])."""
-    OWN.add(cls)
+    OWN[cls] = cls.update
     return cls
 
 
@@ -98,6 +99,11 @@ class RuleOptimizer(Optimizer):
                     self._apply(p, grad, group, repeats, whole)
         return loss
 
+    def capture_watch(self) -> list[tuple[Any, ...]]:
+        """Which rule it is, besides."""
+        stating = next(cls for cls in type(self).__mro__ if "update" in vars(cls))
+        return [*super().capture_watch(), ("stated", stating, "update")]
+
     def _together(self, group: ParamGroup) -> bool:
         """Whether a group's parameters may be updated many at once."""
         if group.get("differentiable"):
@@ -117,6 +123,8 @@ class RuleOptimizer(Optimizer):
         """Whether the rule is one that the package declares pure (Note [own rules])."""
         for cls in type(self).__mro__:
             if cls in OWN:
+                if type(self).update is not OWN[cls]:  # somebody has put another there
+                    return False
                 own_names = vars(self).keys() - {"step"}  # which schedulers count, and then call
                 return not any(callable(getattr(cls, name, None)) for name in own_names)
             if not vars(cls).keys() <= _HARMLESS:

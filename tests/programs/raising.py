@@ -6,6 +6,7 @@ import contextlib
 import io
 import logging
 import types
+import warnings
 from typing import Any
 
 import adjoint as ad
@@ -213,3 +214,33 @@ def logging_(wrap: Wrap) -> Any:
     out = times(wrap(f))
     logger.removeHandler(handler)
     return out, told.getvalue()
+
+
+@program
+def warning_that_is_an_error_inside(wrap: Wrap) -> Any:
+    log: list[str] = []
+
+    def f(x: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            warnings.filterwarnings("ignore", message="quiet")
+            warnings.warn("quiet", RuntimeWarning, stacklevel=1)
+            try:
+                warnings.warn("loud", RuntimeWarning, stacklevel=1)
+            except RuntimeWarning as error:
+                log.append(str(error))
+                x = x * 3
+        return x
+
+    return times(wrap(f)), log
+
+
+@program
+def warnings_recorded_inside(wrap: Wrap) -> Any:
+    def f(x: Any) -> Any:
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            warnings.warn("heard", stacklevel=1)
+        return x * len(heard)
+
+    return times(wrap(f))

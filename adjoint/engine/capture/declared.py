@@ -14,6 +14,7 @@ from typing import Any
 from adjoint.engine.capture.python.guards.guard import Guard
 from adjoint.engine.capture.python.locations import (
     Answer,
+    ClassAttribute,
     Contents,
     Item,
     ItemKind,
@@ -28,7 +29,13 @@ from adjoint.engine.tensor.tensor import Tensor
 
 _FLAG = Tensor.__dict__["_requires_grad"]
 _COUNT = StructureVersion.__dict__["count"]
-_NAMED = {"item": Item, "kind": ItemKind, "length": Length, "items": Contents}
+_NAMED = {
+    "item": Item,
+    "kind": ItemKind,
+    "length": Length,
+    "items": Contents,
+    "stated": ClassAttribute,
+}
 
 
 def declared(holders: list[Any], tensors: list[Any], given: Collection[int]) -> list[Guard]:

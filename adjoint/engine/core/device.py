@@ -51,6 +51,8 @@ class Device:
                 f"device: expected one of {', '.join(sorted(KNOWN_TYPES))} device type at start "
                 f"of device string, received {type!r}{meant}"
             )
+        if index is not None and index < 0:
+            raise DeviceError(f"device: index must not be negative, received {index}")
         return _make(kind, index)
 
     if TYPE_CHECKING:  # given by core.placement: `with device("cuda"):`

@@ -67,13 +67,13 @@ class finfo(_ReadOnly):
         known = _KNOWN.get(type) if type.__class__ is DType else None
         if known is None or cls is not finfo:
             known = object.__new__(cls)
-            known._state(dt.get_default_dtype() if type is None else type)
+            known._state(dt.get_default_dtype() if type is None else dt.as_dtype("finfo", type))
             if cls is finfo:
                 _KNOWN[known._of] = known
         return known
 
     def _state(self, chosen: DType) -> None:
-        if not isinstance(chosen, DType) or not chosen.is_inexact:
+        if not chosen.is_inexact:
             raise TypeError(
                 f"finfo: requires a floating point input type, received {chosen!r}. Use iinfo."
             )
@@ -127,13 +127,13 @@ class iinfo(_ReadOnly):
         known = _KNOWN_WHOLE.get(type) if type.__class__ is DType else None
         if known is None or cls is not iinfo:
             known = object.__new__(cls)
-            known._state(type)
+            known._state(dt.as_dtype("iinfo", type))
             if cls is iinfo:
                 _KNOWN_WHOLE[type] = known
         return known
 
     def _state(self, type: DType) -> None:
-        if not isinstance(type, DType) or type.category != dt.INT:
+        if type.category != dt.INT:
             raise TypeError(f"iinfo: requires an integer input type, received {type!r}. Use finfo.")
         bits = type.itemsize * 8
         most = 2 ** (bits - type.is_signed) - 1

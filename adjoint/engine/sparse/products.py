@@ -47,7 +47,7 @@ SPARSE_MATMUL: Record = composite(
 
 def matmul(x: Any, y: Any) -> Tensor:
     """x @ y of two matrices, at least one of them sparse; sparse if both are."""
-    if any(_is_sparse(t) and t.batch_dim() for t in (x, y)):
+    if any(map(_has_batch, (x, y))):
         return _batched(x, y)
     for operand in (x, y):
         if operand.ndim != 2 or (isinstance(operand, SparseTensor) and operand.dense_dim()):
@@ -72,7 +72,7 @@ def _batched(x: Any, y: Any) -> Tensor:
     if _is_sparse(x) and _is_sparse(y):
         raise refusal("matmul of two batches of sparse matrices", x)
     if not _is_sparse(x):
-        return _batched(y.transposed(), x.transpose(-1, -2)).transpose(-1, -2)
+        return _batched(y.transpose(-1, -2), x.transpose(-1, -2)).transpose(-1, -2)
     if x.dense_dim() or y.ndim < 2:
         raise refusal("matmul of anything but matrices", x)
     check_dtypes("matmul", x, y)
@@ -93,6 +93,11 @@ def _batched(x: Any, y: Any) -> Tensor:
 
 def _is_sparse(x: Any) -> bool:
     return isinstance(x, SparseTensor)
+
+
+def _has_batch(x: Any) -> bool:
+    """Whether a sparse tensor is several matrices: of lines, or with coordinates of their own."""
+    return _is_sparse(x) and (x.batch_dim() > 0 or (x.ndim > 2 and x.sparse_dim() == x.ndim))
 
 
 def _by_dense(x: CooTensor, y: Tensor) -> Tensor:

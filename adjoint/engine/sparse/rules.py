@@ -21,11 +21,11 @@ from adjoint.engine.ops.reduce.norms import P_NORM
 from adjoint.engine.ops.reduce.reduction import SUM
 from adjoint.engine.ops.shape.convert import CAST, CLONE, TO_DEVICE
 from adjoint.engine.ops.shape.join import CAT, STACK
-from adjoint.engine.ops.shape.views import PERMUTE, SLICE
+from adjoint.engine.ops.shape.views import PERMUTE, RESHAPE, SLICE
 from adjoint.engine.sparse import arithmetic, products, reductions, shapes
 from adjoint.engine.sparse.compressed import KINDS, make_compressed
 from adjoint.engine.sparse.compressed_creation import check_lines, check_order
-from adjoint.engine.sparse.coo import CooTensor, make
+from adjoint.engine.sparse.coo import CooTensor, empty_like, make
 from adjoint.engine.sparse.creation import check_bounds, check_coordinates, check_shape
 from adjoint.engine.sparse.tensor import Pattern, SparseTensor, complete, refusal
 from adjoint.engine.tensor.storage import Window
@@ -132,6 +132,12 @@ def rows(index: Tensor, elements: Tensor, size: tuple[int, ...]) -> CooTensor:
     return make(index.reshape((1, -1)), elements, size, coalesced=False)
 
 
+def without_elements(x: CooTensor, dtype: Any, device: Any) -> CooTensor:
+    """Zeros of a sparse tensor's shape: none of them is kept."""
+    none = empty_like(x.detach(), tuple(x.shape))
+    return none.to(x.device if device is None else device, dtype or x.dtype)
+
+
 # Rows of the table below: what PyTorch computes of the elements alone, all of it zero at zero.
 _ZERO_AT_ZERO = """
     abs asin asinh atan atanh ceil erf erfinv expm1 floor frac isinf isnan log1p relu round sign
@@ -149,6 +155,7 @@ RULES: dict[Record, Fn] = {
     P_NORM: reductions.norm,
     PERMUTE: shapes.permute,
     SLICE: shapes.select,
+    RESHAPE: shapes.reshape,
     INDEX: shapes.index_select,
     CAT: shapes.cat,
     STACK: shapes.stack,

@@ -159,14 +159,25 @@ def stack(*tensors: Any, dim: int) -> CooTensor:
 
 
 def unsqueezed(x: Any, dim: int) -> CooTensor:
-    """The tensor with a new indexed dimension of size 1."""
+    """The tensor with a new dimension of size 1, indexed where those before it are."""
     _require_coo("unsqueeze", x)
-    if dim > x.sparse_dim():
-        raise refusal("unsqueeze among the dense dimensions", x)
+    rank = x.sparse_dim()
+    if dim > rank:  # one more of each element
+        elements = x._elements.unsqueeze(dim - rank + 1)
+        return make(x._coordinates, elements, (*x.shape[:dim], 1, *x.shape[dim:]), x._coalesced)
     rows = list(x._coordinates.unbind(0))
-    rows.insert(dim, x._coordinates[0] * 0)
+    rows.insert(dim, x._coordinates.new_zeros((x._nnz(),)))
     size = (*x.shape[:dim], 1, *x.shape[dim:])
     return make(join.stack(rows), x._elements, size, coalesced=x._coalesced)
+
+
+def reshape(x: Any, *, shape: Dims) -> CooTensor:
+    """A new dimension of size 1, which is all that `unsqueeze` does; other shapes are refused."""
+    old = tuple(x.shape)
+    for dim in range(len(old) + 1):
+        if (*old[:dim], 1, *old[dim:]) == shape:
+            return unsqueezed(x, dim)
+    raise refusal("reshape", x)
 
 
 def _require_coo(name: str, x: Any) -> None:

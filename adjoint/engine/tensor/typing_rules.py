@@ -25,16 +25,14 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
 @public()
 def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype both convert to."""
-    for d in (type1, type2):
-        if not isinstance(d, DType):
-            raise TypeError(f"promote_types: expected two dtypes, received {type(d).__name__}")
-    return dt.promote_types(type1, type2)
+    name = "promote_types"
+    return dt.promote_types(dt.as_dtype(name, type1), dt.as_dtype(name, type2))
 
 
 @public()
 def can_cast(from_: DType, to: DType) -> bool:
     """Whether promotion rules allow writing a result of one dtype into another."""
-    return dt.can_cast(from_, to)
+    return dt.can_cast(dt.as_dtype("can_cast", from_), dt.as_dtype("can_cast", to))
 
 
 def typename(obj: Any, /) -> str:

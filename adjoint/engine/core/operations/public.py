@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.device import CPU
-from adjoint.engine.core.dtype import as_dtype
+from adjoint.engine.core.dtype import DType, as_dtype
 from adjoint.engine.core.operations.autocast import FUNCTIONS
 from adjoint.engine.core.operations.dispatch import for_inference, mark_for_inference
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
@@ -177,7 +177,7 @@ def _adapted(
     policies = FUNCTIONS.get(base)
     kinds = fn.__annotations__ if checked else {}
     wanted = [name for name, kind in kinds.items() if kind == "Tensor" and name != "return"]
-    typed = "dtype" in names
+    typed = "dtype" in names and base != "type"  # which takes the name of a type too
     into = None
     if small is not None:
         small.may_write = "inplace" in names
@@ -240,8 +240,8 @@ def _adapted(
             for theirs, ours in renames.items():
                 if theirs in kwargs:
                     kwargs[ours] = kwargs.pop(theirs)
-            if typed and type(kwargs.get("dtype")) is type:  # dtype=float, as NumPy has it
-                kwargs["dtype"] = as_dtype(base, kwargs["dtype"])
+            if typed and kwargs.get("dtype").__class__ not in NO_CONVERSION:
+                kwargs["dtype"] = as_dtype(base, kwargs["dtype"])  # float, as NumPy has it
             if out:
                 target = kwargs.pop("out", None)
                 if base in ACCUMULATED and is_tensor(target) and kwargs.get("dtype") is None:
@@ -281,6 +281,7 @@ def _adapted(
     return variant
 
 
+NO_CONVERSION = (DType, type(None))  # of the argument `dtype`
 ACCUMULATED = ("sum", "prod", "cumsum", "cumprod")  # in the dtype of `out`
 MOST_OPERANDS = 64  # of programs; of more, looking for one takes as long as the call
 ON_CPU = (None, CPU)  # where new tensors are that programs know

@@ -13,6 +13,8 @@ from adjoint.engine.core.layout import (
     contiguous_format,
     format_strides,
     ordered_strides,
+    sparse_coo,
+    strided,
 )
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import method, public
@@ -289,6 +291,13 @@ def _like(
 ) -> Tensor:
     need_tensor(name, x)
     shape = tuple(x._array.shape)
+    strides = None
+    if memory_format is not None or 1 in shape or not x.is_contiguous():
+        if layout is None and x.layout is sparse_coo and name in ("zeros_like", "empty_like"):
+            made = HOOKS.load_sparse().without_elements(x, dtype, device)
+            return made.requires_grad_() if requires_grad else made
+        if layout is None or x.layout is strided:
+            strides = format_strides(name, shape, x.stride(), memory_format)
     return filled(
         name,
         shape,
@@ -298,9 +307,7 @@ def _like(
         requires_grad,
         None,
         layout,
-        None
-        if memory_format is None and 1 not in shape and x.is_contiguous()
-        else format_strides(name, shape, x.stride(), memory_format),
+        strides,
     )
 
 

@@ -85,6 +85,8 @@ def check_alpha(name: str, alpha: Any, result: DType) -> None:
 
     Masks take whole numbers, of which only whether they are zero counts.
     """
+    if isinstance(alpha, str):
+        raise TypeError(f"{name}(): argument 'alpha' must be Number, not str")
     have = dtype_of(alpha)
     if have is dt.bool_ and result is not dt.bool_:
         raise DTypeError(

@@ -206,6 +206,11 @@ def scatter(
 @public(method=True, inplace=True, out=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`input` with `src` added where `index` says along `dim`; repeated places add up."""
+    if not is_tensor(src):
+        raise TypeError(
+            f"scatter_add(): argument 'src' must be Tensor, not {type(src).__name__}. Use "
+            "index_add, or a tensor of the index's shape."
+        )
     if 0 in index.shape:
         return _nothing_sent("scatter_add", input, dim, index, src)
     x, d, picks, y = _prepare("scatter_add", input, dim, index, src)

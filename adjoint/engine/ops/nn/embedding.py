@@ -10,7 +10,7 @@ from adjoint.engine.core.dtype import int32, int64
 from adjoint.engine.core.errors import CaptureError, DTypeError, ShapeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.operations.record import HOOKS, Record, Rule, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import whole
@@ -70,11 +70,17 @@ def _embedding_spec(x: Spec, index: Spec, padding: int | None, by_frequency: boo
     return x._replace(shape=(*index.shape, x.shape[1]))
 
 
+def _embedding_jvp(tx: Tensor, index: Tensor) -> Tensor:
+    """What moves with the table, rows without a gradient too: `padding_idx` is backward's."""
+    return INDEX(tx, index, dims=(0,), wrap=False)
+
+
 EMBEDDING = composite(
     "embedding",
     _embedding,
     _embedding_vjp,
     None,
+    jvp=Rule.of(_embedding_jvp),
     operands=("x", "index"),
     infer_specs=_embedding_spec,
     fragment="host",  # on a GPU its parts are, which are one launch

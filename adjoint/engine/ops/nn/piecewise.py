@@ -183,8 +183,16 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return SOFTSHRINK(input, lambd=lambd)
 
 
+THRESHOLD = activation(
+    "threshold",
+    lambda x, limit, value: filled(x, x <= limit, value),
+    lambda g, x, limit, value: filled(g, x <= limit, 0),
+    kinked=True,
+)
+
+
 def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    return filled(input, input <= threshold, value)
+    return THRESHOLD(input, limit=threshold, value=value)
 
 
 @public(namespaces=FUNCTIONAL, numbers="values")

@@ -259,7 +259,7 @@ def _combine(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -
         if not input.requires_grad:
             return scaled
         return WHERE(product.new_zeros((), dtype=bool_), input, scaled)
-    return _scale(input, beta) + scaled
+    return scaled + _scale(input, beta)  # in this order it lies as the product does
 
 
 def _addmm_flops(shapes: Sequence[Shape], out: Shape) -> int:

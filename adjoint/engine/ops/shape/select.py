@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import INT
 from adjoint.engine.core.errors import ShapeError, ShapeIndexError
-from adjoint.engine.core.layout import contiguous_format
+from adjoint.engine.core.layout import contiguous_format, strided
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import slice_bounds, wrap_dim
@@ -74,7 +74,8 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 @public(method=True, out=True)
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """A copy of `narrow`."""
-    return narrow(input, dim, start, length).clone(memory_format=contiguous_format)
+    part = narrow(input, dim, start, length)
+    return part.clone(memory_format=contiguous_format) if part.layout is strided else part.clone()
 
 
 def _bounds(name: str, x: Tensor, dim: int, start: Any, end: Any, step: int) -> Index:

@@ -115,7 +115,14 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def _indices(
-    row: int, col: int, offset: int, dtype: DType, device: Any, layout: Any, *, lower: bool
+    row: int,
+    col: int,
+    offset: int,
+    dtype: DType | None,
+    device: Any,
+    layout: Any,
+    *,
+    lower: bool,
 ) -> Tensor:
     name = "tril_indices" if lower else "triu_indices"
     check_layout(name, layout)
@@ -128,7 +135,7 @@ def _indices(
         col=col,
         offset=offset,
         lower=lower,
-        dtype=dtype,
+        dtype=int64 if dtype is None else dtype,
         device=chosen(device),
     )
 
@@ -139,7 +146,7 @@ def tril_indices(
     col: int,
     offset: int = 0,
     *,
-    dtype: DType = int64,
+    dtype: DType | None = None,
     device: Any = None,
     layout: Any = None,
     pin_memory: bool = False,
@@ -154,7 +161,7 @@ def triu_indices(
     col: int,
     offset: int = 0,
     *,
-    dtype: DType = int64,
+    dtype: DType | None = None,
     device: Any = None,
     layout: Any = None,
     pin_memory: bool = False,

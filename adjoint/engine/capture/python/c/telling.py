@@ -44,7 +44,28 @@ def _warn(
     variables = frame.globals
     registry = variables.setdefault("__warningregistry__", {})
     place = frame.code.co_filename, frame.line_number(), variables.get("__name__"), registry
+    if recorder.is_fresh(warnings.filters):  # `catch_warnings`, in the function itself
+        if recorder.is_fresh(getattr(warnings._showwarnmsg_impl, "__self__", None)):  # type: ignore[attr-defined]
+            raise recorder.refuse(
+                "catch_warnings(record=True)", "a call warns after the function has ended",
+                "Look at warnings outside of it.",
+            )  # fmt: skip
+        if _action(str(message), kind, place[1], place[2] or "<unknown>") == "error":
+            raise message if isinstance(message, Warning) else kind(message)
     recorder.effect(warnings.warn_explicit, message, kind, *place)
+
+
+def _action(text: str, kind: type[Warning], line: int, module: str) -> str:
+    """What the filters of now do with a warning, as `warnings` looks it up."""
+    for action, message, category, where, number in warnings.filters:
+        if (
+            (message is None or message.match(text))
+            and issubclass(kind, category)
+            and (where is None or where.match(module))
+            and number in (0, line)
+        ):
+            return action
+    return "default"
 
 
 def _write(recorder: Recorder, stream: Any, text: Any, /) -> int:

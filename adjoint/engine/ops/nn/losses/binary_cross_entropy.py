@@ -74,6 +74,7 @@ def binary_cross_entropy(
             f"binary_cross_entropy: Found dtype {target.dtype.name} but expected "
             f"{input.dtype.name}. Convert the target to the input's dtype."
         )
+    require_floating("binary_cross_entropy", input)
     message = "binary_cross_entropy: all elements of {} should be between 0 and 1"
     scores = ". Apply sigmoid first, or use binary_cross_entropy_with_logits."
     x = require(input, (input >= 0) & (input <= 1), message.format("input") + scores)

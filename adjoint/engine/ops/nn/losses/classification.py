@@ -17,6 +17,7 @@ from adjoint.engine.core.operations.autocast import WIDENED
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.ops.common.arguments import whole
 from adjoint.engine.ops.index.gather import GATHER, SCATTER
 from adjoint.engine.ops.nn.common import FUNCTIONAL, require_floating, widen
 from adjoint.engine.ops.nn.losses.loss_reduction import reduced, reduction_of
@@ -251,6 +252,8 @@ def _check_classes(name: str, input: Tensor, target: Any, weight: Any) -> Tensor
             f"{name}: expected target of dtype int64 (Long), but got {target.dtype.name}. Convert "
             "it with .long()."
         )
+    if weight is not None and not is_tensor(weight):
+        raise TypeError(f"{name}(): argument 'weight' must be Tensor, not {type(weight).__name__}")
     if weight is not None and tuple(weight.shape) != (channels,):
         raise ShapeError(
             f"{name}: weight tensor should be defined either for all {channels} classes or no "
@@ -292,7 +295,8 @@ def nll_loss(
         raise NotImplementedError(f"nll_loss: not implemented for {input.dtype.name}")
     classes = _check_classes("nll_loss", input, target, weight)
     more = () if weight is None else (weight,)
-    return NLL_LOSS(input, classes, *more, reduction=how, ignore=ignore_index)
+    ignored = whole("nll_loss", "ignore_index", ignore_index)
+    return NLL_LOSS(input, classes, *more, reduction=how, ignore=ignored)
 
 
 @public(namespaces=FUNCTIONAL, numbers="values")
@@ -356,7 +360,7 @@ def _entropy(
         classes,
         *more,
         reduction=how,
-        ignore=ignore_index,
+        ignore=whole("cross_entropy", "ignore_index", ignore_index),
         smoothing=float(label_smoothing),
         **({"wide": True} if wide else {}),
     )[0]
