@@ -263,3 +263,20 @@ def test_a_new_process_takes_the_driver_from_the_cache(tmp_path: Path) -> None:
         counts.append(int(done.stdout))
     assert counts[0] > 0
     assert counts[1] == 0
+
+
+def test_several_entries_are_kept_with_one_look_at_what_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are too large are left out; none is kept where the look says no."""
+    looks: list[bool] = [True, False]
+    monkeypatch.setattr(store, "is_running_what_it_names", lambda: looks.pop(0))
+    cache = DiskStore(tmp_path, 1000)
+    entries = {key_of(str(size)): bytes(size) for size in (1, 2000, 3)}
+    cache.put_all(entries.items())
+    assert looks == [False]
+    assert [cache.get(key) for key in entries] == [bytes(1), None, bytes(3)]
+    later = key_of("later")
+    cache.put_all([(later, b"code")])
+    assert not looks
+    assert cache.get(later) is None

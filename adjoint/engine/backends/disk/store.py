@@ -137,25 +137,34 @@ class DiskStore:
 
         Nothing is kept by a process that runs other code than its names say.
         """
-        part, name = _place(key)
-        size = HEAD + len(payload)
+        self.put_all([(key, payload)])
+
+    def put_all(self, entries: Iterable[tuple[str, bytes]]) -> None:
+        """Keep several, and look once which code this process runs: all its modules are asked."""
+        placed = [(*_place(key), _head(key, payload) + payload) for key, payload in entries]
         files = self._ready()
-        if files is None or size > self.limit or not is_running_what_it_names():
+        if files is None or not placed or not is_running_what_it_names():
             return
+        for part, name, data in placed:
+            if len(data) <= self.limit:
+                self._write(files, part, name, data)
+
+    def _write(self, files: PrivateFolder, part: str, name: str, data: bytes) -> None:
+        """Write a file, and clear the cache where it grew too large."""
         try:
-            files.write(part, name, _head(key, payload) + payload)
+            files.write(part, name, data)
         except OSError as error:
             self._warn(f"cannot write {os.path.join(files.path, part)}: {error.strerror or error}")
             return
         if self._size is not None:
-            self._size += size
+            self._size += len(data)
             if self._size > self.limit:
                 self._trim()
             return
         # Measuring a large cache takes a while: a process that adds little does it at its end.
         if not self._added:
             atexit.register(self._trim)
-        self._added += size
+        self._added += len(data)
         if self._added * SHARE > self.limit:
             self._trim()
 

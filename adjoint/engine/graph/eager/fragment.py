@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.timeline import LISTENERS
@@ -29,12 +29,21 @@ def put_workers_first(shared: dict[str, Any]) -> None:
         HOOKS.put_workers_first()
 
 
-class Result(NamedTuple):
+class Result:
     """Which output a result is, and how its dimensions lie in it."""
 
-    output: int
-    order: tuple[int, ...] | None  # None: as they come
-    shape: tuple[int, ...] | None = None  # None: as it is
+    # Neither a named tuple nor a dataclass: see `Fragment`.
+    __slots__ = ("order", "output", "shape")
+
+    def __init__(
+        self,
+        output: int,
+        order: tuple[int, ...] | None,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.output = output
+        self.order = order  # None: as they come
+        self.shape = shape  # None: as it is
 
     @property
     def as_made(self) -> bool:

@@ -188,9 +188,10 @@ def keep(name: bytes, fragment: Fragment) -> None:
             return  # of another structure
         if flatten(fragment.built([0] * len(fragment.results)))[1] != fragment.structure:
             return
+    results = fragment.results
     about = {
         "places": fragment.places,
-        "results": [None if r is None else [*r] for r in fragment.results],
+        "results": [None if r is None else [r.output, r.order, r.shape] for r in results],
         "holder": holder,
         "what": fragment.what,
         "in_order": fragment.in_order,

@@ -220,7 +220,7 @@ def as_made(graph: DataflowGraph, results: tuple[Result | None, ...]) -> tuple[R
             node = value.node
             if node is not None and node.record.name == "reshape" and is_made(node.inputs[0]):
                 graph.outputs[result.output] = node.inputs[0]
-                result = result._replace(shape=tuple(value.spec.shape))
+                result = Result(result.output, result.order, tuple(value.spec.shape))
         settled.append(result)
     return tuple(settled)
 
