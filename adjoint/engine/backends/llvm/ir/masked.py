@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adjoint.engine.backends.registers.vector import V, suffix, type_text
+from adjoint.engine.backends.registers.vector import V, suffix, type_text, width
 
 
 def masked_load(mask: V, at: str, align: int, kind: str) -> V:
@@ -22,3 +22,24 @@ def masked_store(mask: V, value: V, at: str, align: int) -> None:
     code.declarations.add(f"declare void {name}({value.type}, ptr, i32, {mask.type})")
     given = f"{value.type} {value.ref}, ptr {at}, i32 {align}, {mask.type} {mask.ref}"
     code.lines.append(f"call void {name}({given})")
+
+
+def gathered(offsets: V, base: str, kind: str) -> V:
+    """Elements that are so many bytes behind a pointer, side by side."""
+    code, lanes, align = offsets.code, offsets.lanes, width(kind) // 8
+    wide, mask = type_text(kind, lanes), type_text("i1", lanes)
+    name = f"@llvm.masked.gather.v{lanes}{suffix(kind)}.v{lanes}p0"
+    code.declarations.add(f"declare {wide} {name}(<{lanes} x ptr>, i32, {mask}, {wide})")
+    places = code.let(f"getelementptr i8, ptr {base}, {offsets.type} {offsets.ref}")
+    given = f"<{lanes} x ptr> {places}, i32 {align}, {mask} splat (i1 true), {wide} poison"
+    return code.value(code.let(f"call {wide} {name}({given})"), kind, lanes)
+
+
+def scatter(mask: V, value: V, base: str, offsets: V) -> None:
+    """Write the lanes of a mask to memory, each so many bytes behind a pointer."""
+    code, lanes, align = mask.code, mask.lanes, width(value.kind) // 8
+    name = f"@llvm.masked.scatter.v{lanes}{suffix(value.kind)}.v{lanes}p0"
+    code.declarations.add(f"declare void {name}({value.type}, <{lanes} x ptr>, i32, {mask.type})")
+    places = code.let(f"getelementptr i8, ptr {base}, {offsets.type} {offsets.ref}")
+    given = f"{value.type} {value.ref}, <{lanes} x ptr> {places}, i32 {align}"
+    code.lines.append(f"call void {name}({given}, {mask.type} {mask.ref})")

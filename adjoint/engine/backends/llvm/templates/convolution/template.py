@@ -23,6 +23,7 @@ from adjoint.engine.backends.llvm.templates.convolution.narrow import (
     is_narrow,
     narrow_sums,
 )
+from adjoint.engine.backends.llvm.templates.convolution.strips import lies_in_strips, strip_sums
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK
 from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     KINDS,
@@ -114,6 +115,8 @@ def convolve(
     for phase in phases:
         if is_narrow(weights.rows, weights.channels * len(tap_offsets(phase))):
             launches.append(narrow_sums(source, weights, out, phase))
+        elif lies_in_strips(weights, out):
+            launches += strip_sums(source, weights, out, phase)
         else:
             launches += implicit_product(source, weights, out, phase)
     return launches
