@@ -23,6 +23,10 @@ from adjoint.engine.backends.llvm.templates.convolution.narrow import (
     is_narrow,
     narrow_sums,
 )
+from adjoint.engine.backends.llvm.templates.convolution.pointwise import (
+    is_pointwise,
+    pointwise_steps,
+)
 from adjoint.engine.backends.llvm.templates.convolution.strips import lies_in_strips, strip_sums
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK
 from adjoint.engine.backends.llvm.templates.convolution.windowed import (
@@ -108,6 +112,8 @@ def convolve(
         phases[0], x.shape[0], weights.rows, weights.channels, kind_of(out)
     ):
         return winograd_steps(x, weights, out, phases[0])
+    if is_pointwise(x, weights, out, phases):
+        return pointwise_steps(x, weights, out, setting.lasts)
     if goes_along_channels(x, weights, out):
         return channel_sums(setting, x, weights, out, phases)
     several = any(is_extent(n) or n > 1 for n in weights.place.shape[2:])
