@@ -7,6 +7,8 @@ Note [strips]
     output channels for its columns. Elements of the input are then loaded into all lanes one by one
     wherever they lie, so nothing of it is packed: small images, strides and dilations cost nothing.
     Weights are turned beforehand, into strips: of some vectors of channels those of one k together.
+    Where there are many weights and few positions, each is used by one piece or two, which then
+    turn some at a time themselves, rather than have all of them go through far memory twice.
 
     A piece of work is some positions and some strips of one group. Sums of a piece are kept side by
     side by position; they are turned, a square of lanes at a time, when they are written, unless it
@@ -17,7 +19,7 @@ Note [strips]
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.masked import gathered, scatter
@@ -27,7 +29,7 @@ from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.kernel import store_sums
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile, outer_tile
-from adjoint.engine.backends.registers.vector import V, any_of, mad, width
+from adjoint.engine.backends.registers.vector import V, any_of, mad, select, width
 
 POSITIONS = 96  # of a piece, at most: a multiple of the rows of every tile and of the lanes
 STRIP_BYTES = 24 * 1024  # of a strip, that are multiplied together
@@ -36,9 +38,8 @@ DEPTH_PIECE = 128  # of k, of one vector of channels, that a piece puts in a str
 
 
 def strip_tile(kind: str, vectors: int) -> Tile:
-    """The tile of strips of so many vectors: sums fill about half of the registers or more."""
-    tile = outer_tile(kind)
-    return Tile(tile.lanes, 16 if vectors == 1 else 8, vectors, by_lane=False)
+    """The tile of strips of so many vectors."""
+    return replace(outer_tile(kind), vectors=vectors)
 
 
 def block_most(tile: Tile, kind: str) -> int:
@@ -70,6 +71,33 @@ class StripWords(LaunchWords):
     near: Any  # whether weights of one output channel are neighbours
 
 
+def turn(
+    w: CodeWriter,
+    kind: str,
+    tile: Tile,
+    source: str,
+    step: V,
+    rows: tuple[V, V],
+    k: tuple[V, V],
+    to: str,
+) -> None:
+    """One vector of output channels of a strip: weights that lie in rows, squares at a time.
+
+    `rows` are the first channel and the last that there is, which stands for those beyond it; `k`
+    are the first and the end. What is written may reach beyond that, to whole squares.
+    """
+    (m, last), (first, stop), lanes = rows, k, tile.lanes
+
+    def square(j: V) -> None:
+        some = w.lanes_below(stop - j, lanes)
+        places = [w.least(m + i, last) * step + j for i in range(lanes)]
+        lines = [w.load_some(some, kind, source, place) for place in places]
+        for i, column in enumerate(w.transposed(lines)):
+            w.store(column, to, (j - first + i) * tile.columns)
+
+    w.loop(first, stop, square, step=lanes)
+
+
 def strips_text(name: str, kind: str, vectors: int) -> Text:
     """Strips [group][strip][k][channel] of weights; the table of taps, in bytes."""
     w = CodeWriter()
@@ -86,16 +114,9 @@ def strips_text(name: str, kind: str, vectors: int) -> Text:
         strip, v = w.split(group * word.vectors + vector, w.whole(vectors))
         m = vector * lanes
         base = w.at(source, kind, group * word.group_step)
-        to = w.at(target, kind, strip * word.strip + v * lanes)
         first = part * DEPTH_PIECE
+        to = w.at(target, kind, strip * word.strip + first * tile.columns + v * lanes)
         stop = w.least(first + DEPTH_PIECE, depth)
-
-        def squares(k: V) -> None:
-            some = w.lanes_below(depth - k, lanes)
-            places = [w.least(m + i, word.rows - 1) * word.row_step + k for i in range(lanes)]
-            rows = [w.load_some(some, kind, base, place) for place in places]
-            for i, column in enumerate(w.transposed(rows)):
-                w.store(column, to, (k + i) * tile.columns)
 
         def one(k: V) -> None:
             channel, tap = w.split(k, word.taps)
@@ -104,11 +125,11 @@ def strips_text(name: str, kind: str, vectors: int) -> Text:
             row = w.code.splat(m, lanes) + w.code.iota("i64", lanes)
             row = w.code.select(row < last, row, last)
             offsets = (row * w.code.splat(word.row_step, lanes) + w.code.splat(at, lanes)) * item
-            w.store(gathered(offsets, base, kind), to, k * tile.columns)
+            w.store(gathered(offsets, base, kind), to, (k - first) * tile.columns)
 
         w.either(
             word.near.ne(0),
-            lambda: w.loop(first, stop, squares, step=lanes),
+            lambda: turn(w, kind, tile, base, word.row_step, (m, word.rows - 1), (first, stop), to),
             lambda: w.loop(first, stop, one),
         )
 
@@ -149,7 +170,10 @@ class StripSumWords(LaunchWords):
     strip_parts: Any
     strip_count: Any  # of a group
     strip: Any  # from one to the next
-    group_source: Any  # from one group to the next
+    # Where weights are not in strips yet: from an output channel to the next, else 0.
+    row_step: Any
+    group_weights: Any  # from one group to the next
+    group_source: Any
     group_target: Any
     channel_target: Any
     block: Any  # of k
@@ -171,6 +195,8 @@ class StripsKernel:
             w.pointer, (word.source, word.strips, word.table, word.target)
         )
         self.sums = w.reserve(kind, POSITIONS * tile.columns)
+        most = -(-block_most(tile, kind) // tile.lanes) * tile.lanes
+        self.turned = w.reserve(kind, most * tile.columns)
         self.square = w.reserve(kind, tile.lanes * tile.lanes)
         self.places, self.outs = w.reserve("i64", POSITIONS), w.reserve("i64", POSITIONS)
         self.walk = PositionWalk(w, word.sizes, (word.source_steps, word.target_steps))
@@ -192,15 +218,18 @@ class StripsKernel:
         self.walk.fill((self.places, self.outs), first, filled, first + count)
         source = w.at(self.source, kind, group * word.group_source)
         target = w.at(self.target, kind, group * word.group_target)
+        turns = word.row_step.ne(0)
         begin = strip_part * word.strip_part
         stop = w.least(begin + word.strip_part, word.strip_count)
 
         def strip(number: V) -> None:
-            weights = w.at(self.strips, kind, (group * word.strip_count + number) * word.strip)
+            start = group * word.group_weights + number * word.strip
 
             def block(k: V) -> None:
                 depth = w.least(word.k - k, word.block)
-                here = w.at(weights, kind, k * tile.columns)
+                w.when(turns, lambda: self.turn(group, number * tile.columns, k, k + depth))
+                ready = self.address(self.strips, start + k * tile.columns)
+                here = w.pointer(select(turns, w.address(self.turned), ready))
                 taps = w.at(self.taps, "i64", k)
                 w.loop(
                     0, count, lambda j: self.add(source, here, taps, j, depth, k > 0),
@@ -211,6 +240,22 @@ class StripsKernel:
             self.put(target, number * tile.columns, squares, count)
 
         w.loop(begin, stop, strip)
+
+    def address(self, base: str, index: V) -> V:
+        """Where an element lies, as a number."""
+        return self.w.address(self.w.at(base, self.kind, index))
+
+    def turn(self, group: V, m: V, k: V, stop: V) -> None:
+        """Some of k of a strip's weights, from where they lie."""
+        w, word, tile = self.w, self.word, self.tile
+        source = w.at(self.strips, self.kind, group * word.group_weights)
+
+        def vector(v: V) -> None:
+            to = w.at(self.turned, self.kind, v * tile.lanes)
+            rows = m + v * tile.lanes, word.m - 1
+            turn(w, self.kind, tile, source, word.row_step, rows, (k, stop), to)
+
+        w.loop(0, w.whole(tile.vectors), vector)
 
     def add(self, source: str, weights: str, taps: str, j: V, depth: V, later: V) -> None:
         """Sums at the positions of a tile, over some of k."""

@@ -79,9 +79,7 @@ def load_square(w: CodeWriter, kind: str, corners: Sequence[str], line: V) -> Sq
 def unfolded(w: CodeWriter, quarters: Sequence[V]) -> list[V]:
     """First, second, third and fourth elements of all fours in four vectors, in their order."""
     lanes = quarters[0].lanes
-    firsts, seconds = (
-        [n for n in range(2 * lanes) if n % SIDE // 2 == half] for half in range(2)
-    )
+    firsts, seconds = ([n for n in range(2 * lanes) if n % SIDE // 2 == half] for half in range(2))
     pairs = list(zip(quarters[::2], quarters[1::2], strict=True))
     columns = []
     for order in (firsts, seconds):
