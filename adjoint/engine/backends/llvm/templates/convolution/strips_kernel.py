@@ -27,6 +27,7 @@ from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.kernel import store_sums
+from adjoint.engine.backends.llvm.templates.convolution.squares import Square, turn_square
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile, outer_tile
 from adjoint.engine.backends.registers.vector import V, any_of, mad, select, width
@@ -84,16 +85,16 @@ def turn(
     """One vector of output channels of a strip: weights that lie in rows, squares at a time.
 
     `rows` are the first channel and the last that there is, which stands for those beyond it; `k`
-    are the first and the end. What is written may reach beyond that, to whole squares.
+    are the first and the end.
     """
     (m, last), (first, stop), lanes = rows, k, tile.lanes
 
     def square(j: V) -> None:
-        some = w.lanes_below(stop - j, lanes)
-        places = [w.least(m + i, last) * step + j for i in range(lanes)]
-        lines = [w.load_some(some, kind, source, place) for place in places]
-        for i, column in enumerate(w.transposed(lines)):
-            w.store(column, to, (j - first + i) * tile.columns)
+        begin = w.address(w.at(source, kind, m * step + j))
+        end = w.address(w.at(to, kind, (j - first) * tile.columns))
+        along, all_of = w.whole(tile.columns), w.whole(lanes)
+        given = Square(begin, step, last - m + 1, stop - j, end, along, all_of)
+        turn_square(w, kind, lanes, given)
 
     w.loop(first, stop, square, step=lanes)
 
@@ -308,36 +309,32 @@ class StripsKernel:
         """As many positions of as many channels as there are lanes, turned."""
         w, word, kind, lanes = self.w, self.word, self.kind, self.tile.lanes
         j = square * lanes
-        rows = [w.load(sums, kind, (j + i) * self.tile.columns, lanes) for i in range(lanes)]
-        columns = w.transposed(rows)
         some = w.lanes_below(count - j, lanes)
         outs = w.load(self.outs, "i64", j, lanes)
         start = w.load(self.outs, "i64", j)
         wanted = w.code.splat(start, lanes) + w.code.iota("i64", lanes)
         near = ~any_of(outs.ne(wanted) & some)
 
-        def whole() -> None:
-            at = start
-            for column in columns:
-                w.store(column, target, at)
-                at = at + word.channel_target
+        begin = self.address(sums, j * self.tile.columns)
 
-        def edge() -> None:
-            for i, column in enumerate(columns):
-                w.store(column, self.square, w.whole(i * lanes))
+        def put(to: V, step: V, wanted: V) -> None:
+            along, all_of = w.whole(self.tile.columns), w.whole(lanes)
+            turn_square(w, kind, lanes, Square(begin, along, all_of, rest, to, step, wanted))
+
+        def singly() -> None:
+            put(w.address(self.square), w.whole(lanes), w.whole(lanes))
 
             def row(i: V) -> None:
                 x = w.load(self.square, kind, i * lanes, lanes)
-                to = w.at(target, kind, i * word.channel_target)
-                w.either(
-                    near,
-                    lambda: w.store_some(some, x, to, start),
-                    lambda: scatter(some, x, to, outs * self.item),
-                )
+                scatter(some, x, w.at(target, kind, i * word.channel_target), outs * self.item)
 
             w.loop(0, w.least(rest, lanes), row)
 
-        w.either(near & (rest >= lanes) & (count - j >= lanes), whole, edge)
+        w.either(
+            near,
+            lambda: put(self.address(target, start), word.channel_target, count - j),
+            singly,
+        )
 
 
 def strip_sums_text(name: str, kind: str, vectors: int) -> Text:
