@@ -15,13 +15,18 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from adjoint.engine.backends.llvm.ir.masked import scatter
 from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.kernel import store_sums, turned
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
-from adjoint.engine.backends.llvm.templates.product.tiles import multiply, outer_tile
-from adjoint.engine.backends.registers.vector import V, any_of, mad, select
+from adjoint.engine.backends.llvm.templates.product.tiles import (
+    has_wide_registers,
+    multiply,
+    outer_tile,
+)
+from adjoint.engine.backends.registers.vector import V, any_of, mad, select, width
 
 SIDE = 4  # of a tile's square of the input
 POINTS = SIDE * SIDE  # that a square is transformed to
@@ -396,10 +401,13 @@ class WinogradKernel:
                 whole = whole & word.step_target.eq(1)
                 w.when(near, lambda: self.put_near(results, to, j))
                 w.when(whole & ~near, lambda: self.put_whole(results, to, j))
-                w.when(~whole, lambda: self.put_edge(results, to, j, count))
+                w.when(~whole, lambda: self.put_some(results, to, j, count))
                 return [strange]
 
             return w.loop(0, vectors, vector, [strange])
+
+        if has_wide_registers():
+            return w.loop(0, rows, row, [nothing])[0]
 
         def some_rows(r: V, strange: V) -> list[V]:
             """Rows whose channels lie innermost."""
@@ -459,6 +467,23 @@ class WinogradKernel:
             for lane, start in enumerate(starts):
                 two = w.pick(line, line, range(OUT * lane, OUT * lane + OUT))
                 w.store(two, to, start + self.word.line_target * y)
+
+    def put_some(self, results: Square, to: str, j: V, count: V) -> None:
+        """Tiles at an edge, or results that are apart, by what the registers allow."""
+        put = self.put_scattered if has_wide_registers() else self.put_edge
+        put(results, to, j, count)
+
+    def put_scattered(self, results: Square, to: str, j: V, count: V) -> None:
+        """The results that are wanted, wherever they lie."""
+        w, word, lanes = self.w, self.word, self.tile.lanes
+        at, outs = (w.load(table, "i64", j, lanes) for table in (self.at, self.outs))
+        down, across = (at >> 32) * OUT, (at & LOW) * OUT
+        height, width_ = (w.code.splat(n, lanes) for n in (word.height, word.width))
+        for y, line in enumerate(results):
+            for x, value in enumerate(line):
+                some = w.lanes_below(count - j, lanes) & (down + y < height) & (across + x < width_)
+                there = w.code.splat(word.line_target * y + word.step_target * x, lanes)
+                scatter(some, value, to, (outs + there) * (width(self.kind) // 8))
 
     def put_edge(self, results: Square, to: str, j: V, count: V) -> None:
         """Tiles at an edge, or results that are apart."""
