@@ -170,7 +170,7 @@ def line_sums_text(
     size: tuple[int, int],
     step: int,
     near: bool,
-    short: bool,
+    short: bool = False,
 ) -> Text:
     """The kernel of Note [lines]; so many lines and vectors of each are summed at once."""
     return LineSums(kind, weighted, size, step, near, short).text(name)

@@ -88,8 +88,8 @@ def unfolded(w: CodeWriter, quarters: Sequence[V]) -> list[V]:
     pairs = list(zip(quarters[::2], quarters[1::2], strict=True))
     columns = []
     for order in (firsts, seconds):
-        halves = [w.pick(a, b, order) for a, b in pairs]
-        columns += [w.pick(*halves, range(odd, 2 * lanes, 2)) for odd in range(2)]
+        first, last = (w.pick(a, b, order) for a, b in pairs)
+        columns += [w.pick(first, last, range(odd, 2 * lanes, 2)) for odd in range(2)]
     return columns
 
 
