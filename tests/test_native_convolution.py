@@ -55,6 +55,9 @@ CASES = [
     Case(2, 4, 6, (6, 6), (3, 3), padding=5),
     Case(5, 2, 3, (1, 1), (1, 1)),
     Case(1, 2, 3, (9, 8), (2, 3), stride=(4, 1)),  # a stride larger than the kernel
+    Case(3, 7, 40, (13, 11), (5, 3), stride=2, padding=1),  # three vectors of channels, not full
+    Case(1, 5, 260, (6, 7), (3, 3), padding=(1, 0)),  # many weights for few positions
+    Case(2, 32, 26, (9, 9), (1, 1), groups=2),  # products of matrices
 ]
 
 
@@ -122,7 +125,7 @@ def test_transposed(case: Case) -> None:
     agree(got, run(*operands(case, ad.float64, True)), ad.float32)
 
 
-@pytest.mark.parametrize("case", CASES[:12:3], ids=str)
+@pytest.mark.parametrize("case", CASES[:12:3] + CASES[-3:], ids=str)
 def test_any_number_of_threads_gives_the_same_bits(case: Case, threads: int) -> None:
     before = ad.get_num_threads()
     got = compile(step(case), backend="native")(*operands(case, ad.float32))
@@ -145,12 +148,33 @@ def test_tiles_of_other_processors(
     agree(got, step(case)(*operands(case, ad.float64)), ad.float32)
 
 
+@pytest.mark.skipif(not tiles.has_wide_registers(), reason="registers of 512 bits, with masks")
+def test_wide_registers_have_kernels_of_their_own() -> None:
+    """Output channels along the lanes, products where there is one tap, lines that are short."""
+    for case, wanted in (
+        (Case(1, 3, 24, (9, 9), (3, 3), stride=2), "strip_sums_"),
+        (Case(1, 24, 24, (9, 9), (1, 1)), "product_"),
+        (Case(1, 8, 8, (7, 7), (3, 3), groups=8), "lines_"),
+    ):
+        x, w, _ = operands(case, ad.float32)
+        run = compile(lambda x, w, c=case: F.conv2d(x, w, None, c.stride, groups=c.groups))
+        with ad.no_grad():
+            run(x, w)
+        names = run.latest.executable.sources()
+        assert any(name.startswith(wanted) for name in names), (case, list(names))
+
+
 LINES = [
     Case(2, 5, 5, (9, 37), (3, 3), padding=1, groups=5),
     Case(1, 3, 6, (14, 75), (3, 5), stride=(1, 2), padding=2, groups=3),
     Case(1, 4, 4, (203,), (7,), dilation=2, groups=4),
     Case(3, 4, 2, (2, 5, 33), (2, 3, 3), stride=(1, 2, 2)),
 ]
+SHORT = [  # shorter than a vector of any kind where registers are wide
+    Case(2, 5, 5, (9, 5), (3, 3), padding=1, groups=5),
+    Case(1, 4, 4, (6, 13), (3, 5), stride=2, padding=2, groups=4),
+]
+SHORT_SPREAD = [Case(1, 6, 6, (3, 5), (3, 5), stride=(1, 3), groups=6)]
 SPREAD = [  # transposed: results of a phase lie apart
     Case(2, 5, 3, (4, 21), (4, 4), stride=2, padding=1),
     Case(1, 6, 6, (3, 35), (3, 5), stride=(1, 3), groups=6),
@@ -166,18 +190,20 @@ def test_sums_along_lines_are_those_of_positions(
     """Note [lines], to the bit: what the kernel of positions gives, of any width and stride."""
     if registers:
         monkeypatch.setattr(tiles, "registers", lambda: registers)
-    inputs = [operands(case, dtype) for case in LINES]
-    inputs += [operands(case, dtype, transposed=True) for case in SPREAD]
+    wide = tiles.has_wide_registers()
+    lines, apart = LINES + SHORT * wide, SPREAD + SHORT_SPREAD * wide
+    inputs = [operands(case, dtype) for case in lines]
+    inputs += [operands(case, dtype, transposed=True) for case in apart]
 
     def run(inputs: Any) -> Any:
         given = [(x, w) for x, w, _ in inputs]
-        plain, spread = given[: len(LINES)], given[len(LINES) :]
+        plain, spread = given[: len(lines)], given[len(lines) :]
         return [
             CONV[len(c.sizes)](x, w, None, c.stride, c.padding, c.dilation, c.groups)
-            for c, (x, w) in zip(LINES, plain, strict=True)
+            for c, (x, w) in zip(lines, plain, strict=True)
         ] + [
             TRANSPOSED[len(c.sizes)](x, w, None, c.stride, c.padding, 0, c.groups)
-            for c, (x, w) in zip(SPREAD, spread, strict=True)
+            for c, (x, w) in zip(apart, spread, strict=True)
         ]
 
     along = compile(run, backend="native")

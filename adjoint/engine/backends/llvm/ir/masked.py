@@ -30,13 +30,26 @@ def masked_store(mask: V, value: V, at: str, align: int) -> None:
 GATHERED = frozenset({"f32", "f64", "i32", "i64", "u32", "u64"})
 
 
-def masked_gather(mask: V, base: str, places: V, kind: str) -> V:
-    """The elements so many places after a pointer, zeros where a mask does not hold."""
-    code, lanes = mask.code, mask.lanes
-    wide, pointers = type_text(kind, lanes), f"<{lanes} x ptr>"
+def gathered(places: V, base: str, kind: str, mask: V | None = None, unit: str = "i8") -> V:
+    """The elements so many units after a pointer, side by side.
+
+    Where a mask is given and does not hold, they are zero and nothing is read.
+    """
+    code, lanes, align = places.code, places.lanes, width(kind) // 8
+    wide, pointers, bits = type_text(kind, lanes), f"<{lanes} x ptr>", type_text("i1", lanes)
     name = f"@llvm.masked.gather.v{lanes}{suffix(kind)}.v{lanes}p0"
-    code.declarations.add(f"declare {wide} {name}({pointers}, i32, {mask.type}, {wide})")
-    element = type_text(kind, 1)
-    at = code.let(f"getelementptr {element}, ptr {base}, {places.type} {places.ref}")
-    given = f"{pointers} {at}, i32 {width(kind) // 8}, {mask.type} {mask.ref}, {wide}"
-    return code.value(code.let(f"call {wide} {name}({given} zeroinitializer)"), kind, lanes)
+    code.declarations.add(f"declare {wide} {name}({pointers}, i32, {bits}, {wide})")
+    at = code.let(f"getelementptr {unit}, ptr {base}, {places.type} {places.ref}")
+    held, other = ("splat (i1 true)", "poison") if mask is None else (mask.ref, "zeroinitializer")
+    given = f"{pointers} {at}, i32 {align}, {bits} {held}, {wide} {other}"
+    return code.value(code.let(f"call {wide} {name}({given})"), kind, lanes)
+
+
+def scatter(mask: V, value: V, base: str, offsets: V) -> None:
+    """Write the lanes of a mask to memory, each so many bytes behind a pointer."""
+    code, lanes, align = mask.code, mask.lanes, width(value.kind) // 8
+    name = f"@llvm.masked.scatter.v{lanes}{suffix(value.kind)}.v{lanes}p0"
+    code.declarations.add(f"declare void {name}({value.type}, <{lanes} x ptr>, i32, {mask.type})")
+    places = code.let(f"getelementptr i8, ptr {base}, {offsets.type} {offsets.ref}")
+    given = f"{value.type} {value.ref}, <{lanes} x ptr> {places}, i32 {align}"
+    code.lines.append(f"call void {name}({given}, {mask.type} {mask.ref})")

@@ -21,7 +21,11 @@ from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
-from adjoint.engine.backends.llvm.templates.product.tiles import multiply, outer_tile
+from adjoint.engine.backends.llvm.templates.product.tiles import (
+    has_wide_registers,
+    multiply,
+    outer_tile,
+)
 from adjoint.engine.backends.registers.vector import V, select, width
 
 PANELS = 3  # of columns in a piece
@@ -141,6 +145,8 @@ def pad_text(name: str, kind: str) -> Text:
     """The input with zeros around it, in row-major order; parts may also be cut off.
 
     Where channels lie innermost, rows of some of them are read together and turned in registers.
+    Where some lanes of a vector can be read and written by themselves, that is all there is to rows
+    whose elements are neighbours.
     """
     w = CodeWriter()
     word = PaddingWords.read_by(w)
@@ -149,6 +155,7 @@ def pad_text(name: str, kind: str) -> Text:
     left = w.most(starts[2], 0)
     right = w.least(starts[2] + given[2], sizes[2])
     zero = {n: w.code.const(0, kind, n) for n in (1, PAD_LANES)}
+    lanes = outer_tile(kind).lanes
 
     def run(start: V, stop: V, move: Callable[[V, int], None]) -> None:
         """Vectors while there are, then single elements."""
@@ -188,12 +195,27 @@ def pad_text(name: str, kind: str) -> Text:
             def short() -> None:
                 w.loop(left, right, lambda x: copy(x, 1))
 
-            start = select(inside, left, sizes[2])
-            run(w.whole(0), start, zeros)
-            long = right - left >= PAD_LANES
-            w.when(near, lambda: w.either(long, side_by_side, short))
-            w.when(inside & steps[4].ne(1), lambda: w.loop(left, right, single))
-            w.when(inside, lambda: run(right, sizes[2], zeros))
+            def bordered(x: V) -> None:
+                """A vector of the row, with zeros where there is nothing of the source."""
+                after = w.lanes_below(select(inside, right, w.whole(0)) - x, lanes)
+                here = after & ~w.lanes_below(left - x, lanes)
+                value = w.load_some(here, kind, source, at + x)
+                w.store_some(w.lanes_below(sizes[2] - x, lanes), value, target, to + x)
+
+            def bit_by_bit() -> None:
+                start = select(inside, left, sizes[2])
+                run(w.whole(0), start, zeros)
+                long = right - left >= PAD_LANES
+                if not has_wide_registers():
+                    w.when(near, lambda: w.either(long, side_by_side, short))
+                w.when(inside & steps[4].ne(1), lambda: w.loop(left, right, single))
+                w.when(inside, lambda: run(right, sizes[2], zeros))
+
+            if has_wide_registers():
+                whole_row = lambda: w.loop(0, sizes[2], bordered, step=lanes)
+                w.either(steps[4].eq(1), whole_row, bit_by_bit)
+            else:
+                bit_by_bit()
 
         w.loop(0, sizes[1], row)
 

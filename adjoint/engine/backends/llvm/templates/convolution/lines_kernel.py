@@ -8,11 +8,13 @@ Note [lines]
     neighbours, as those of one phase (Note [phases]), are stored one by one.
 
     Every second element of the input is two loads that end with the last one, and a choice of
-    lanes: nothing beyond the input is read.
+    lanes: nothing beyond the input is read. Where some lanes of a vector can be read and written by
+    themselves, lines that are shorter than one are done so too.
 """
 
 from __future__ import annotations
 
+from adjoint.engine.backends.llvm.ir.masked import scatter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.narrow_kernel import CHUNK, Narrow
 from adjoint.engine.backends.llvm.templates.convolution.walks import PositionWalk
@@ -60,10 +62,10 @@ class LineSums(Narrow):
     """
 
     def __init__(
-        self, kind: str, weighted: bool, size: tuple[int, int], step: int, near: bool
+        self, kind: str, weighted: bool, size: tuple[int, int], step: int, near: bool, short: bool
     ) -> None:
         super().__init__(kind)
-        self.weighted, self.step, self.near_results = weighted, step, near
+        self.weighted, self.step, self.near_results, self.short = weighted, step, near, short
         self.tall, self.across = size
         word = self.word
         steps = word.source_steps[:-1], word.other_steps[:-1]
@@ -96,7 +98,7 @@ class LineSums(Narrow):
             )
 
             def run(x: V) -> None:
-                at = w.least(x, wide - self.across * lanes)
+                at = w.whole(0) if self.short else w.least(x, wide - self.across * lanes)
                 places = [w.at(source, self.kind, begin + at * self.step) for begin in begins]
                 for place in places:  # planes are short: the next is asked for while this is read
                     w.prefetch(w.at(place, self.kind, word.group_source), 0)
@@ -112,6 +114,15 @@ class LineSums(Narrow):
     def put(self, sums: V, target: str, end: V, at: V) -> None:
         """A vector of a line, from its element `at` on."""
         w, step = self.w, self.word.other_steps[-1]
+        if self.short:
+            some = w.lanes_below(self.word.sizes[-1], self.lanes)
+            if self.near_results:
+                w.store_some(some, sums, target, end)
+                return
+            line = w.at(target, self.kind, end)
+            places = w.code.iota("i64", self.lanes) * w.code.splat(step, self.lanes)
+            scatter(some, sums, line, places * (width(self.kind) // 8))
+            return
         if self.near_results:
             w.store(sums, target, end + at)
             return
@@ -139,7 +150,11 @@ class LineSums(Narrow):
         w, lanes = self.w, self.lanes
 
         def load(start: int) -> V:
-            return w.load(place, self.kind, w.whole(start), lanes)
+            if not self.short:
+                return w.load(place, self.kind, w.whole(start), lanes)
+            last = (self.word.sizes[-1] - 1) * self.step
+            some = w.lanes_below(last + (1 - start), lanes)
+            return w.load_some(some, self.kind, place, w.whole(start))
 
         starts = [n * lanes * self.step for n in range(self.across)]
         if self.step == 1:
@@ -149,7 +164,13 @@ class LineSums(Narrow):
 
 
 def line_sums_text(
-    name: str, kind: str, weighted: bool, size: tuple[int, int], step: int, near: bool
+    name: str,
+    kind: str,
+    weighted: bool,
+    size: tuple[int, int],
+    step: int,
+    near: bool,
+    short: bool = False,
 ) -> Text:
     """The kernel of Note [lines]; so many lines and vectors of each are summed at once."""
-    return LineSums(kind, weighted, size, step, near).text(name)
+    return LineSums(kind, weighted, size, step, near, short).text(name)

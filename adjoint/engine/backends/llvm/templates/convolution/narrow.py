@@ -21,7 +21,11 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     parts_of,
     walk_words,
 )
-from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
+from adjoint.engine.backends.llvm.templates.product.tiles import (
+    has_wide_registers,
+    outer_tile,
+    tiled,
+)
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.core.spec import pinned
@@ -92,11 +96,13 @@ def sums_launch(
         across = pinned(computed(partial(lines.vectors_across, kind), wide, typical(count)))
         size = pinned(computed(lines.lines_together, across, typical(count))), across
         part = computed(lines.lines_of_piece, wide, size[0])
-        near = walk[2][-1] == 1
+        near, short = walk[2][-1] == 1, wide < outer_tile(kind).lanes
         name = f"lines_{tiled(kind)}_{int(weighted)}_{size[0]}x{across}_{step}_{int(near)}"
+        name += "_short" * short
         text = partial(
-            lines.line_sums_text, kind=kind, weighted=weighted, size=size, step=step, near=near
-        )
+            lines.line_sums_text,
+            kind=kind, weighted=weighted, size=size, step=step, near=near, short=short,
+        )  # fmt: skip
     else:
         count, part = positions(phase, out.shape[0]), narrow.CHUNK
         name = f"narrow_{tiled(kind)}_{int(weighted)}"
@@ -123,12 +129,12 @@ def sums_launch(
 
 
 def goes_along_lines(kind: str, walk: WalkWords) -> bool:
-    """Whether a result has lines that are each a vector or more (Note [lines])."""
+    """Whether a result has lines that are each a vector or more, or can be less (Note [lines])."""
     sizes, steps, to_steps = walk
     wide, step, to_step = sizes[-1], steps[-1], to_steps[-1]
     if any(map(is_undecided, (wide, step, to_step))):
         return False
-    return wide >= outer_tile(kind).lanes and step in lines.STEPS
+    return (wide >= outer_tile(kind).lanes or has_wide_registers()) and step in lines.STEPS
 
 
 def narrow_parts(groups: int, count: int) -> tuple[int, int]:

@@ -23,6 +23,11 @@ from adjoint.engine.backends.llvm.templates.convolution.narrow import (
     is_narrow,
     narrow_sums,
 )
+from adjoint.engine.backends.llvm.templates.convolution.pointwise import (
+    is_pointwise,
+    pointwise_steps,
+)
+from adjoint.engine.backends.llvm.templates.convolution.strips import lies_in_strips, strip_sums
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK
 from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     KINDS,
@@ -107,6 +112,8 @@ def convolve(
         phases[0], x.shape[0], weights.rows, weights.channels, kind_of(out)
     ):
         return winograd_steps(x, weights, out, phases[0])
+    if is_pointwise(x, weights, out, phases):
+        return pointwise_steps(x, weights, out, setting.lasts)
     if goes_along_channels(x, weights, out):
         return channel_sums(setting, x, weights, out, phases)
     several = any(is_extent(n) or n > 1 for n in weights.place.shape[2:])
@@ -114,6 +121,8 @@ def convolve(
     for phase in phases:
         if is_narrow(weights.rows, weights.channels * len(tap_offsets(phase))):
             launches.append(narrow_sums(source, weights, out, phase))
+        elif lies_in_strips(weights, out):
+            launches += strip_sums(source, weights, out, phase)
         else:
             launches += implicit_product(source, weights, out, phase)
     return launches

@@ -13,6 +13,7 @@ from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     steps_from,
     steps_to,
 )
+from adjoint.engine.backends.llvm.templates.product.tiles import tiled
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Address, Launch, whole
 from adjoint.engine.graph.sizes.extents import is_extent
@@ -89,7 +90,7 @@ def copied_with_zeros(source: Place, ranges: list[tuple[int, int]]) -> tuple[Pla
         steps=[*source.strides[:2], *spread(source.strides[2:], 0)],
     ).listed()  # fmt: skip
     launch = Launch(
-        function=f"pad_{kind}",
+        function=f"pad_{tiled(kind)}",
         text=lambda name: kernels.pad_text(name, kind),
         words=words,
         reads=(whole(source.buffer),),

@@ -131,11 +131,12 @@ def winograd_steps(x: Place, weights: TapWeights, out: Place, phase: Phase) -> l
     source, launches = with_room(x, phase)
     kind, tile = kind_of(out), outer_tile(kind_of(out))
     padded_rows = rounded(weights.rows, tile.rows)
-    size = weights.groups * kernels.POINTS * padded_rows * weights.channels
+    matrix = padded_rows * weights.channels + kernels.SKEW
+    size = weights.groups * kernels.POINTS * matrix
     points = PlannedBuffer(ARENA, out.buffer.dtype, size, name="points")
     offsets = filter_offsets(phase, weights.place.strides[2:])
-    launches.append(filter_points(weights, padded_rows, points, offsets, kind))
-    launches.append(multiply(source, weights, padded_rows, points, offsets, out, phase))
+    launches.append(filter_points(weights, padded_rows, matrix, points, offsets, kind))
+    launches.append(multiply(source, weights, matrix, points, offsets, out, phase))
     return launches
 
 
@@ -146,12 +147,17 @@ def filter_offsets(phase: Phase, strides: tuple[int, ...]) -> list[int]:
 
 
 def filter_points(
-    weights: TapWeights, padded_rows: int, points: PlannedBuffer, offsets: list[int], kind: str
+    weights: TapWeights,
+    padded_rows: int,
+    matrix: int,
+    points: PlannedBuffer,
+    offsets: list[int],
+    kind: str,
 ) -> Launch:
     """Filters transformed."""
     words = kernels.FilterPointWords(
         source=address(weights.place, weights.place.offset), target=Address(points),
-        rows=weights.rows, padded_rows=padded_rows, channels=weights.channels,
+        rows=weights.rows, padded_rows=padded_rows, matrix=matrix, channels=weights.channels,
         groups=weights.groups, row_step=weights.row_step, channel_step=weights.channel_step,
         group_step=weights.group_step,
     )  # fmt: skip
@@ -193,7 +199,7 @@ def row_block_of(panels: int, tile_rows: int) -> int:
 def multiply(
     source: Place,
     weights: TapWeights,
-    padded_rows: int,
+    matrix: int,
     points: PlannedBuffer,
     offsets: list[int],
     out: Place,
@@ -212,7 +218,7 @@ def multiply(
     words = kernels.WinogradWords(
         source=address(source, start_of(phase, source)), points=Address(points),
         weights=address(weights.place, weights.place.offset), target=address(out, out.offset),
-        m=rows, padded_rows=padded_rows, k=channels, tiles=tiles, pieces=pieces, panels=panels,
+        m=rows, matrix=matrix, k=channels, tiles=tiles, pieces=pieces, panels=panels,
         rows=part, row_parts=row_parts, column_parts=column_parts,
         row_block=computed(row_block_of, panels, tile.rows),
         block=computed(block_of, channels, panels),

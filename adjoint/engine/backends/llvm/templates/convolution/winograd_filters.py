@@ -20,7 +20,7 @@ from adjoint.engine.backends.llvm.templates.convolution.winograd import (
     tile_steps,
     with_room,
 )
-from adjoint.engine.backends.llvm.templates.convolution.winograd_kernel import OUT, POINTS
+from adjoint.engine.backends.llvm.templates.convolution.winograd_kernel import OUT, POINTS, SKEW
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
@@ -60,7 +60,7 @@ class FilterParts:
         self.tiles = tiles
         self.rows, self.columns = out.shape[0] // groups, out.shape[1]
         self.padded_columns = rounded(self.columns, self.tile.columns)
-        self.matrix = rounded(self.rows, self.tile.rows) * self.padded_columns + kernels.SKEW
+        self.matrix = rounded(self.rows, self.tile.rows) * self.padded_columns + SKEW
         self.row_parts = parts_of(self.rows, kernels.ROWS)
         self.column_parts = parts_of(self.columns, kernels.COLUMNS)
         alike = groups * self.row_parts * self.column_parts

@@ -44,7 +44,6 @@ from adjoint.engine.backends.registers.vector import V, any_of, mad, select, wid
 ROWS = 64  # output channels of a piece, at most
 COLUMNS = 64  # channels of a piece, at most
 TILES = 64  # that are transformed together, at most
-SKEW = 16  # elements between matrices: their like shall lie in different sets of a cache
 
 
 # -- transforms ---------------------------------------------------------------------------------

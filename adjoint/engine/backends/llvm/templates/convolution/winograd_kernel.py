@@ -15,13 +15,18 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from adjoint.engine.backends.llvm.ir.masked import scatter
 from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.kernel import store_sums, turned
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
-from adjoint.engine.backends.llvm.templates.product.tiles import multiply, outer_tile
-from adjoint.engine.backends.registers.vector import V, any_of, mad, select
+from adjoint.engine.backends.llvm.templates.product.tiles import (
+    has_wide_registers,
+    multiply,
+    outer_tile,
+)
+from adjoint.engine.backends.registers.vector import V, any_of, mad, select, width
 
 SIDE = 4  # of a tile's square of the input
 POINTS = SIDE * SIDE  # that a square is transformed to
@@ -31,6 +36,7 @@ PANELS = 3  # of tiles in a piece, at most
 ROOM = 256  # channels times panels that are transformed together, at most
 CHAIN = 64  # channels summed one after another, at most: then sums of these are added up
 RESULTS = 96  # output channels times panels whose products are kept, at most
+SKEW = 16  # elements between matrices: their like shall lie in different sets of a cache
 LOW = (1 << 32) - 1  # coordinates of a tile are one number, its lower half that along the row
 
 
@@ -65,12 +71,26 @@ def load_square(w: CodeWriter, kind: str, corners: Sequence[str], line: V) -> Sq
     """The squares that begin at these places, one in each lane."""
     square = []
     for r in range(SIDE):
-        parts = [
-            w.transposed([w.load(p, kind, line * r, SIDE) for p in corners[start : start + SIDE]])
-            for start in range(0, len(corners), SIDE)
-        ]
-        square.append([joined(w, [part[j] for part in parts]) for j in range(SIDE)])
+        rows = [w.load(p, kind, line * r, SIDE) for p in corners]
+        if len(rows) == SIDE:
+            square.append(w.transposed(rows))
+            continue
+        some = len(rows) // SIDE
+        quarters = [joined(w, rows[n : n + some]) for n in range(0, len(rows), some)]
+        square.append(unfolded(w, quarters))
     return square
+
+
+def unfolded(w: CodeWriter, quarters: Sequence[V]) -> list[V]:
+    """First, second, third and fourth elements of all fours in four vectors, in their order."""
+    lanes = quarters[0].lanes
+    firsts, seconds = ([n for n in range(2 * lanes) if n % SIDE // 2 == half] for half in range(2))
+    pairs = list(zip(quarters[::2], quarters[1::2], strict=True))
+    columns = []
+    for order in (firsts, seconds):
+        first, last = (w.pick(a, b, order) for a, b in pairs)
+        columns += [w.pick(first, last, range(odd, 2 * lanes, 2)) for odd in range(2)]
+    return columns
 
 
 def joined(w: CodeWriter, vectors: Sequence[V]) -> V:
@@ -94,6 +114,7 @@ class FilterPointWords(LaunchWords):
     target: Any
     rows: Any
     padded_rows: Any  # with those beyond the last, which are like it
+    matrix: Any  # from a point's matrix to the next
     channels: Any
     groups: Any
     row_step: Any
@@ -107,7 +128,6 @@ def filter_points_text(name: str, kind: str) -> Text:
     word = FilterPointWords.read_by(w)
     source, target = w.pointer(word.source), w.pointer(word.target)
     taps = [w.word(FilterPointWords.word_count() + t) for t in range(TAPS * TAPS)]
-    apart = word.padded_rows * word.channels  # from a point's matrix to the next
     blocks, row_blocks = (
         (n + (SIDE - 1)).quotient(w.whole(SIDE)) for n in (word.channels, word.padded_rows)
     )
@@ -118,10 +138,10 @@ def filter_points_text(name: str, kind: str) -> Text:
 
     def put(group: V, m: V, c: V, g: list[V]) -> None:
         """The points of some channels' filters, of which the taps are given."""
-        to = w.at(target, kind, group * apart * POINTS + m * word.channels)
+        to = w.at(target, kind, group * word.matrix * POINTS + m * word.channels)
         points = by_both([g[i : i + TAPS] for i in range(0, len(g), TAPS)], filter_line)
         for p, point in enumerate(chain(*points)):
-            w.store(point, to, apart * p + c)
+            w.store(point, to, word.matrix * p + c)
 
     def row(number: V) -> None:
         group, m = w.split(number, word.padded_rows)
@@ -181,7 +201,7 @@ class WinogradWords(LaunchWords):
     weights: Any  # as they were given
     target: Any
     m: Any
-    padded_rows: Any
+    matrix: Any  # from a point's weights to the next
     k: Any
     tiles: Any
     pieces: Any
@@ -221,8 +241,8 @@ class WinogradKernel:
         )
         self.taps = w.at("%args", "i64", w.whole(WinogradWords.word_count()))
         most = PANELS * tile.columns
-        self.transformed = w.reserve(kind, POINTS * ROOM * tile.columns)
-        self.products = w.reserve(kind, POINTS * RESULTS * tile.columns)
+        self.transformed = w.reserve(kind, POINTS * (ROOM * tile.columns + SKEW))
+        self.products = w.reserve(kind, POINTS * (RESULTS * tile.columns + SKEW))
         self.result = w.reserve(kind, OUT * OUT * tile.lanes)
         self.places, self.outs, self.at = (w.reserve("i64", most) for _ in range(3))
         self.near, self.whole = (w.reserve("i64", most // tile.lanes) for _ in range(2))
@@ -230,8 +250,8 @@ class WinogradKernel:
         steps = (word.source_steps, word.target_steps, coordinates)
         self.walk = PositionWalk(w, word.sizes, steps)
         self.columns = word.panels * tile.columns  # of a piece
-        self.point = word.panels * word.block * tile.columns  # from a matrix to the next
-        self.product = word.row_block * self.columns
+        self.point = word.panels * word.block * tile.columns + SKEW  # from a matrix to the next
+        self.product = word.row_block * self.columns + SKEW
 
     def text(self, name: str) -> Text:
         self.w.pieces(self.word.pieces, self.piece)
@@ -251,7 +271,7 @@ class WinogradKernel:
         source = w.at(self.source, self.kind, group * word.group_source)
         target = w.at(self.target, self.kind, group * word.group_target)
         weights = w.at(self.weights, self.kind, group * word.group_weights)
-        points = w.at(self.points, self.kind, group * word.padded_rows * word.k * POINTS)
+        points = w.at(self.points, self.kind, group * word.matrix * POINTS)
         row = row_part * word.rows
         stop = w.least(row + word.rows, word.m)
         blocks = (word.k + (word.block - 1)).quotient(word.block)
@@ -321,7 +341,7 @@ class WinogradKernel:
         w, word, tile, kind = self.w, self.word, self.tile, self.kind
 
         def point(p: V) -> None:
-            mine = w.at(points, kind, (p * word.padded_rows + m) * word.k + k)
+            mine = w.at(points, kind, p * word.matrix + m * word.k + k)
             theirs = w.at(self.transformed, kind, p * self.point)
             to = w.at(self.products, kind, p * self.product)
 
@@ -381,10 +401,13 @@ class WinogradKernel:
                 whole = whole & word.step_target.eq(1)
                 w.when(near, lambda: self.put_near(results, to, j))
                 w.when(whole & ~near, lambda: self.put_whole(results, to, j))
-                w.when(~whole, lambda: self.put_edge(results, to, j, count))
+                w.when(~whole, lambda: self.put_some(results, to, j, count))
                 return [strange]
 
             return w.loop(0, vectors, vector, [strange])
+
+        if has_wide_registers():
+            return w.loop(0, rows, row, [nothing])[0]
 
         def some_rows(r: V, strange: V) -> list[V]:
             """Rows whose channels lie innermost."""
@@ -444,6 +467,23 @@ class WinogradKernel:
             for lane, start in enumerate(starts):
                 two = w.pick(line, line, range(OUT * lane, OUT * lane + OUT))
                 w.store(two, to, start + self.word.line_target * y)
+
+    def put_some(self, results: Square, to: str, j: V, count: V) -> None:
+        """Tiles at an edge, or results that are apart, by what the registers allow."""
+        put = self.put_scattered if has_wide_registers() else self.put_edge
+        put(results, to, j, count)
+
+    def put_scattered(self, results: Square, to: str, j: V, count: V) -> None:
+        """The results that are wanted, wherever they lie."""
+        w, word, lanes = self.w, self.word, self.tile.lanes
+        at, outs = (w.load(table, "i64", j, lanes) for table in (self.at, self.outs))
+        down, across = (at >> 32) * OUT, (at & LOW) * OUT
+        height, width_ = (w.code.splat(n, lanes) for n in (word.height, word.width))
+        for y, line in enumerate(results):
+            for x, value in enumerate(line):
+                some = w.lanes_below(count - j, lanes) & (down + y < height) & (across + x < width_)
+                there = w.code.splat(word.line_target * y + word.step_target * x, lanes)
+                scatter(some, value, to, (outs + there) * (width(self.kind) // 8))
 
     def put_edge(self, results: Square, to: str, j: V, count: V) -> None:
         """Tiles at an edge, or results that are apart."""

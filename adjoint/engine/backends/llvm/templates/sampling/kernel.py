@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.machine import machine
-from adjoint.engine.backends.llvm.ir.masked import masked_gather
+from adjoint.engine.backends.llvm.ir.masked import gathered
 from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.sampling.taps import Sampler
-from adjoint.engine.backends.registers.vector import V, convert, mad, select, width
+from adjoint.engine.backends.registers.vector import V, convert, mad, select, type_text, width
 from adjoint.engine.ops.image.grid import NEAREST, ZEROS
 
 BLOCK = 64  # points whose pixels are found at once
@@ -181,7 +181,7 @@ class Sampling:
             places = w.load(self.offsets, "i32", j + k * BLOCK, wide)
             if self.sampler.padding == ZEROS:
                 mask = mask & (places >= 0)
-            return masked_gather(mask, pixels, places, self.kind)
+            return gathered(places, pixels, self.kind, mask, type_text(self.kind, 1))
 
         if wide == 1:
             w.loop(0, count, one)
