@@ -386,4 +386,4 @@ def test_tiles_of_wide_registers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
             executable: Any = run.latest.executable  # type: ignore[attr-defined]
             names = [name for segment in executable.image.segments for name, *_ in segment]
             # Behind a kernel's own name is that of the module that writes it.
-            assert any(name.startswith("product_f32_32x512_12x32_") for name in names)
+            assert any(name.startswith("product_f32_32x512_12x32") for name in names)

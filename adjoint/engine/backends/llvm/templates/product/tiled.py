@@ -354,11 +354,11 @@ def tiles(p: TiledProduct) -> None:
     tall = tile.rows > outer_tile(p.kind).rows
     part, columns = piece_of(p, tile)
     copies, across = panels_to_copy(p, tile) if tall else rows_to_copy(p.a, tile)
-    side = tall and (copies or not p.a.rows_lie)
-    a_panel = tile.rows * p.a.row
+    a_step, a_panel = p.a.row, tile.rows * p.a.row
     if copies and (typical(parts_of(n, columns)) > 1 or p.lasts(p.a.base.buffer)):
         p.a = in_row_panels(p, tile) if tall else in_rows(p, p.a)
-        copies, across, a_panel = False, False, tile.rows * k
+        copies, across = False, False
+        a_step, a_panel = 1, tile.rows * k
     direct = reads_columns(p)
     ready, panel = (n, tile.columns) if direct else (0, 0)
     shared = typical(parts_of(m, part)) > 1 or p.lasts(p.b.base.buffer)
@@ -385,9 +385,8 @@ def tiles(p: TiledProduct) -> None:
     name = f"product_{tiled(p.kind)}_{tile.rows}x{tile.columns}"
     text: Any = partial(product.product_text, kind=p.kind, tile=tile, ending=p.ending)
     if tall:
-        name = f"{name}_{'side' if side else 'rows'}"
-        words.append(a_panel)
-        text = partial(panels.panels_text, kind=p.kind, tile=tile, side=side, ending=p.ending)
+        words += [a_step, a_panel]
+        text = partial(panels.panels_text, kind=p.kind, tile=tile, ending=p.ending)
     if p.ending is not None:
         name = f"{name}_{'kept' if p.ending.writes_product else 'only'}_{p.ending.epilogue.key()}"
         words += p.ending.words
@@ -510,7 +509,7 @@ def in_rows(p: TiledProduct, given: Matrix) -> Matrix:
     """A matrix with contiguous rows."""
     m, k = given.shape
     wide = outer_tile(p.kind).columns
-    base = order(p, given, (k, wide, 1), (k, GROUP), GROUP * k, m * k)
+    base = order(p, given, (k, wide, 1), (k, GROUP), GROUP * k, m * k, wide)
     return Matrix(base, given.shape, k, 1, p.ranges[1] * m * k, m * k)
 
 
@@ -535,7 +534,7 @@ def in_panels(p: TiledProduct, tile: Tile) -> Matrix:
         part, size, jump = (n, rows), rows * columns, columns * k
     else:  # a part is a panel, of which the launch's are neighbours
         part, size, jump = (columns, k), columns * k, wide
-    base = order(p, p.b, (columns, jump, columns), part, size, member)
+    base = order(p, p.b, (columns, jump, columns), part, size, member, wide)
     return Matrix(base, p.b.shape, columns, 1, p.ranges[1] * member, member)
 
 
@@ -546,7 +545,7 @@ def order(
     part: tuple[int, int],
     size: int,
     member: int,
-    wide: int = 0,
+    wide: int,
 ) -> Address:
     """The launch that puts a matrix in another order; where it then lies.
 
@@ -558,16 +557,17 @@ def order(
     parts = parts_of(columns, part[0]) * parts_of(rows, part[1])
     buffer = PlannedBuffer(ARENA, given.base.buffer.dtype, p.batch * member, name="ordered")
     step, jump, pad = to
+    known = None if has_wide_registers() else wide
     words = product.OrderWords(
         source=given.base, target=Address(buffer), along_p=given.column, along_q=given.row,
-        step=step, jump=jump, pad=pad, p=columns, q=rows, part_p=part[0], part_q=part[1],
+        step=step, jump=jump, pad=pad, wide=wide, p=columns, q=rows, part_p=part[0], part_q=part[1],
         parts=parts, size=size, member=member, pieces=p.batch * parts, inner=p.ranges[1],
         outer_source=given.outer, inner_source=given.inner,
     ).listed()  # fmt: skip
     p.launches.append(
         Launch(
-            function=f"order_{tiled(kind)}" + (f"_{wide}" if wide else ""),
-            text=lambda name: product.order_text(name, kind, wide or outer_tile(kind).columns),
+            function=f"order_{tiled(kind)}",
+            text=lambda name: product.order_text(name, kind, known),
             words=words,
             reads=(whole(given.base.buffer),),
             writes=(whole(buffer),),
