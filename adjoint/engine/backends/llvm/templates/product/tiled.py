@@ -35,6 +35,7 @@ from adjoint.engine.backends.llvm.templates.product.tiles import (
     MOST_FEW,
     Tile,
     few_tile,
+    is_few,
     flat_tile,
     has_wide_registers,
     outer_tile,
@@ -351,9 +352,9 @@ def tiles(p: TiledProduct) -> None:
     """A product in tiles; operands in another order first, where that is worth a launch."""
     m, n, k = p.sizes
     tile = tile_for(p)
-    tall = tile.rows > outer_tile(p.kind).rows
+    tall = is_tall(p)
     part, columns = piece_of(p, tile)
-    copies, across = panels_to_copy(p, tile) if tall else rows_to_copy(p.a, tile)
+    copies, across = panels_to_copy(p, tile) if tall else rows_to_copy(p.kind, p.a, tile)
     a_step, a_panel = p.a.row, tile.rows * p.a.row
     if copies and (typical(parts_of(n, columns)) > 1 or p.lasts(p.a.base.buffer)):
         p.a = in_row_panels(p, tile) if tall else in_rows(p, p.a)
@@ -365,7 +366,7 @@ def tiles(p: TiledProduct) -> None:
     if not direct and (shared or is_scattered(p, columns)):
         p.b = in_panels(p, tile)
         ready, panel = rounded(n, tile.columns), tile.columns * k
-    block = computed(block_depth, k, deepest(p.kind, tile, part, copies, across))
+    block = computed(block_depth, k, deepest(p.kind, tile, part, (copies, across, tall)))
     # Where panels are read in B itself, the last may be a part of one, which alone is packed.
     strip = tile.columns
     if not direct:
@@ -399,6 +400,11 @@ def tile_for(p: TiledProduct) -> Tile:
     if m == 1:
         return flat_tile(p.kind, n)
     return few_tile(p.kind, m) if has_few_rows(p) else product_tile(p.kind)
+
+
+def is_tall(p: TiledProduct) -> bool:
+    """Whether a product takes the kernel of Note [tall tiles]."""
+    return has_wide_registers() and typical(p.sizes[0]) > 1 and not has_few_rows(p)
 
 
 def has_few_rows(p: TiledProduct) -> bool:
@@ -446,13 +452,15 @@ def is_scattered(p: TiledProduct, columns: int) -> bool:
     return p.b.rows_lie and several and m >= MANY and LARGE <= typical(size) <= 8 * LARGE
 
 
-def rows_to_copy(a: Matrix, tile: Tile) -> tuple[bool, bool]:
+def rows_to_copy(kind: str, a: Matrix, tile: Tile) -> tuple[bool, bool]:
     """Whether pieces copy their rows of A, and whether rows lie side by side for them."""
     m, k = a.shape
     if a.rows_lie:
         return False, False
     # Vectors of rows side by side: none may reach beyond the matrix, unless it is a copy.
     across = a.turned.rows_lie and (tile.rows % tile.lanes == 0 or not tile.by_lane)
+    if across and is_few(kind, tile):  # any element is as near as another
+        return False, across
     if not across or typical(k) > SIDE:
         return True, across
     fits = not tile.by_lane or (not is_undecided(m) and m % tile.rows == 0)
@@ -468,12 +476,12 @@ def panels_to_copy(p: TiledProduct, tile: Tile) -> tuple[bool, bool]:
     return m >= 2 * tile.rows and n >= (USED_MEETING if meet else USED), False
 
 
-def deepest(kind: str, tile: Tile, part: int, copies: bool, across: bool) -> int:
+def deepest(kind: str, tile: Tile, part: int, how: tuple[bool, bool, bool]) -> int:
     """The depth of a block, at most: what is copied and packed has room."""
-    panel = product.panel_depth(kind, tile)
+    panel, (copies, across, tall) = product.panel_depth(kind, tile), how
     if not copies:
         return panel
-    if tile.rows > outer_tile(kind).rows:
+    if tall:
         return computed(min, panel, panels.copied(kind) // part)
     room = product.copied(kind, across) // part
     return computed(min, panel, room if across else room - product.SKEW)
