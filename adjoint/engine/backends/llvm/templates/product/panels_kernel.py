@@ -148,12 +148,21 @@ class PanelsKernel(ProductKernel):
         panel = i.quotient(high)
         start = w.at(at.a.start, kind, panel * at.a.panel + (i - panel * high) * row)
         none = w.whole(0)
-        if tile.rows == LOWER:  # perhaps beyond the last, which is then taken again
-            left = at.rows - 1 - i
-            each = [w.at(start, kind, w.least(left, r) * row) for r in range(LOWER)]
-            return [(one, [none]) for one in each]
+        if tile.rows == LOWER:
+            return [(w.at(start, kind, r * row), [none]) for r in self.steps(at, tile, i)]
         bases = [w.at(start, kind, row * r) for r in range(0, tile.rows, REACH)]
         return [(base, [none, row, row * 2]) for base in bases]
+
+    def steps(self, at: Meeting, tile: Tile, i: V) -> list[V]:
+        """How many rows those of a tile are behind its first."""
+        if tile.rows == LOWER:
+            return self.within(at, tile, i)
+        return [self.w.whole(r) for r in range(tile.rows)]
+
+    def within(self, at: Meeting, tile: Tile, i: V) -> list[V]:
+        """The same where there may be fewer rows: the last is then taken again."""
+        left = at.rows - 1 - i
+        return [self.w.least(left, r) for r in range(tile.rows)]
 
     def asked(self, at: Meeting, i: V) -> list[tuple[str, V, int]]:
         """What is asked for in a turn: from where on, how far on by the turn, how near."""
@@ -186,10 +195,7 @@ class PanelsKernel(ProductKernel):
         w, lanes, c_row = self.w, tile.lanes, self.word.c_row
         masks = [w.lanes_below(at.end - at.column - v * lanes, lanes) for v in range(tile.vectors)]
         first = w.at(at.c, self.kind, i * c_row + at.column)
-        steps = [w.whole(r) for r in range(tile.rows)]
-        if tile.rows == LOWER:
-            steps = [w.least(at.rows - 1 - i, r) for r in steps]
-        rows = [w.at(first, self.kind, r * c_row) for r in steps]
+        rows = [w.at(first, self.kind, r * c_row) for r in self.steps(at, tile, i)]
         places = [
             (mask, w.at(row, self.kind, w.whole(v * lanes)))
             for row in rows

@@ -13,6 +13,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     parts_of,
     rounded,
 )
+from adjoint.engine.backends.llvm.templates.product import few_kernel as few_rows
 from adjoint.engine.backends.llvm.templates.product import kernel as product
 from adjoint.engine.backends.llvm.templates.product import little_kernel as little
 from adjoint.engine.backends.llvm.templates.product import panels_kernel as panels
@@ -35,7 +36,6 @@ from adjoint.engine.backends.llvm.templates.product.tiles import (
     MOST_FEW,
     Tile,
     few_tile,
-    is_few,
     flat_tile,
     has_wide_registers,
     outer_tile,
@@ -163,9 +163,9 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts = never
         if goes_along_rows(ordered):
             along_rows(ordered)
         elif leaves_few(ordered):
-            in_tiles, few = apart(ordered, ordered.sizes[1] // width_of(ordered))
+            in_tiles, others = apart(ordered, ordered.sizes[1] // width_of(ordered))
             tiles(in_tiles)
-            thin(few)
+            thin(others)
         elif in_depths(ordered):
             by_depths(ordered)
         else:
@@ -354,7 +354,10 @@ def tiles(p: TiledProduct) -> None:
     tile = tile_for(p)
     tall = is_tall(p)
     part, columns = piece_of(p, tile)
-    copies, across = panels_to_copy(p, tile) if tall else rows_to_copy(p.kind, p.a, tile)
+    if has_few_rows(p):
+        copies, across = False, False
+    else:
+        copies, across = panels_to_copy(p, tile) if tall else rows_to_copy(p.a, tile)
     a_step, a_panel = p.a.row, tile.rows * p.a.row
     if copies and (typical(parts_of(n, columns)) > 1 or p.lasts(p.a.base.buffer)):
         p.a = in_row_panels(p, tile) if tall else in_rows(p, p.a)
@@ -388,6 +391,9 @@ def tiles(p: TiledProduct) -> None:
     if tall:
         words += [a_step, a_panel]
         text = partial(panels.panels_text, kind=p.kind, tile=tile, ending=p.ending)
+    elif has_few_rows(p):
+        name = f"{name}_few"
+        text = partial(few_rows.few_text, kind=p.kind, tile=tile, ending=p.ending)
     if p.ending is not None:
         name = f"{name}_{'kept' if p.ending.writes_product else 'only'}_{p.ending.epilogue.key()}"
         words += p.ending.words
@@ -452,15 +458,13 @@ def is_scattered(p: TiledProduct, columns: int) -> bool:
     return p.b.rows_lie and several and m >= MANY and LARGE <= typical(size) <= 8 * LARGE
 
 
-def rows_to_copy(kind: str, a: Matrix, tile: Tile) -> tuple[bool, bool]:
+def rows_to_copy(a: Matrix, tile: Tile) -> tuple[bool, bool]:
     """Whether pieces copy their rows of A, and whether rows lie side by side for them."""
     m, k = a.shape
     if a.rows_lie:
         return False, False
     # Vectors of rows side by side: none may reach beyond the matrix, unless it is a copy.
     across = a.turned.rows_lie and (tile.rows % tile.lanes == 0 or not tile.by_lane)
-    if across and is_few(kind, tile):  # any element is as near as another
-        return False, across
     if not across or typical(k) > SIDE:
         return True, across
     fits = not tile.by_lane or (not is_undecided(m) and m % tile.rows == 0)

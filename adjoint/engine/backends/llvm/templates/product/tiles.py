@@ -23,7 +23,6 @@ TALL = 12  # rows of a tile where registers are 32 of 512 bits
 _FEW = {2: 8, 4: 4, 9: 3, TALL: 2}  # rows, and vectors of a tile of so few
 MOST_FEW = 2 * TALL
 AHEAD = 16  # rows of a matrix that is read once are asked for before they are needed
-FEW_AHEAD = 5  # the same for several vectors of each: those of many rows may share a set of a cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +77,6 @@ def few_tile(kind: str, rows: int) -> Tile:
     high = -(-rows // -(-rows // TALL))
     least = next(height for height in _FEW if high <= height)
     return replace(outer_tile(kind), rows=high if high > 4 else least, vectors=_FEW[least])
-
-
-def is_few(kind: str, tile: Tile) -> bool:
-    """Whether a tile of a kernel of `multiply` is one of few rows."""
-    return has_wide_registers() and tile.rows > 1 and tile != outer_tile(kind)
 
 
 def flat_tile(kind: str, columns: int) -> Tile:
@@ -157,7 +151,7 @@ class _Turns:
     @property
     def once(self) -> bool:
         """Whether B is read by one tile of rows only."""
-        return self.tile.rows == 1 or is_few(self.kind, self.tile)
+        return self.tile.rows == 1
 
     def several(self, k: V, *sums: V) -> list[V]:
         """As much depth as a vector has lanes, of contiguous rows."""
@@ -189,7 +183,7 @@ class _Turns:
         w, tile, places = self.w, self.tile, iter(sums)
         here = w.at(self.columns, self.kind, k * self.step)
         if self.once:  # memory decides, and the next rows are far
-            later = w.at(here, self.kind, self.step * (AHEAD if tile.rows == 1 else FEW_AHEAD))
+            later = w.at(here, self.kind, self.step * AHEAD)
             for start in range(0, tile.columns * width(self.kind) // 8, LINE):
                 w.prefetch(later, start)
         columns = [
