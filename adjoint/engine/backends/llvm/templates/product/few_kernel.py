@@ -2,9 +2,9 @@
 
 Note [few rows]
     To pack a matrix for few rows takes as long as to multiply them. So up to two tiles of rows meet
-    it where it lies: tiles are as high as there are rows, or half of them, and as wide as registers
-    allow, and rows of B are asked for shortly before they are needed: those of many rows may share
-    a set of the nearest cache. Columns beyond whole tiles are made a vector at a time, by masks.
+    it where it lies, four if a cache holds it: tiles are of one height, that is no row too many or
+    few of them, and as wide as registers allow, and rows of B are asked for shortly before they are
+    needed: those of many rows may share a set of the nearest cache. Columns beyond whole tiles are made a vector at a time, by masks.
     Elements of A are read where they lie, one is as near as another.
 """
 
@@ -19,7 +19,7 @@ from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.kernel import Meeting, ProductWords, Rows
 from adjoint.engine.backends.llvm.templates.product.panels_kernel import PanelsKernel
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile
-from adjoint.engine.backends.registers.vector import V, mad
+from adjoint.engine.backends.registers.vector import V, mad, select
 
 AHEAD = 5  # rows of B that are asked for before they are needed
 
@@ -64,11 +64,12 @@ class FewKernel(PanelsKernel):
         rows = [w.at(w.at(at.a.start, kind, i * at.a.row), kind, r * at.a.row)
                 for r in self.steps(at, tile, i)]  # fmt: skip
         mask = w.lanes_below(at.end - at.column, lanes)
+        ahead = select(at.depth > AHEAD, at.along * AHEAD, w.whole(0))
 
         def turn(k: V, *before: V) -> list[V]:
             here = w.at(at.panel, kind, k * at.along)
             if whole:
-                later = w.at(here, kind, at.along * AHEAD)
+                later = w.at(here, kind, ahead)
                 for start in range(0, tile.columns * self.item, LINE):
                     w.prefetch(later, start)
                 columns = [w.load(here, kind, w.whole(v * lanes), lanes) for v in range(tile.vectors)]

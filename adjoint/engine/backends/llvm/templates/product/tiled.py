@@ -52,6 +52,7 @@ TALL = 64  # rows of a piece, at most, where it shares panels with others
 ALONE = 128  # the same where it packs its own panels: what is packed should be used often
 FEW = 4  # rows, or
 SHALLOW = 32  # depth, or
+OUTER = 2  # depth up to which long rows of a result count, not what is used again
 SMALL = 4096  # elements that are all there is, up to which columns that lie right are not packed
 MEETING = 2048  # bytes: rows a multiple of it apart share sets of the nearest cache
 USED_MEETING, USED = 96, 384  # columns from which on such rows, and others, are put in panels
@@ -405,7 +406,13 @@ def tile_for(p: TiledProduct) -> Tile:
     m, n = typical(p.sizes[0]), typical(p.sizes[1])
     if m == 1:
         return flat_tile(p.kind, n)
-    return few_tile(p.kind, m) if has_few_rows(p) else product_tile(p.kind)
+    return few_rows_tile(p) if has_few_rows(p) else product_tile(p.kind)
+
+
+def few_rows_tile(p: TiledProduct) -> Tile:
+    """The tile of Note [few rows]; along a depth of next to nothing results are written in rows."""
+    m, _, k = map(typical, p.sizes)
+    return few_tile(p.kind, m if k > OUTER else 2)
 
 
 def is_tall(p: TiledProduct) -> bool:
@@ -415,9 +422,11 @@ def is_tall(p: TiledProduct) -> bool:
 
 def has_few_rows(p: TiledProduct) -> bool:
     """Whether few rows, on wide registers, meet a matrix that wide tiles read where it lies."""
-    m, n, _ = map(typical, p.sizes)
-    few = has_wide_registers() and 1 < m <= MOST_FEW and p.b.rows_lie
-    return few and n >= few_tile(p.kind, m).columns
+    m, n, k = map(typical, p.sizes)
+    small = n * k * p.c.base.buffer.dtype.itemsize <= LARGE
+    few = m <= MOST_FEW[small] or k <= OUTER
+    here = has_wide_registers() and m > 1 and p.b.rows_lie
+    return here and few and n >= few_rows_tile(p).columns
 
 
 def piece_of(p: TiledProduct, tile: Tile) -> tuple[int, int]:
