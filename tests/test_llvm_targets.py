@@ -9,8 +9,13 @@ import pytest
 from adjoint.engine import assembly
 from adjoint.engine.backends.llvm.ir import writer
 from adjoint.engine.backends.llvm.templates.convolution import lines_kernel
+from adjoint.engine.backends.llvm.templates.product import (
+    few_kernel,
+    panels_kernel,
+    thin_kernel,
+    tiles,
+)
 from adjoint.engine.backends.llvm.templates.product import kernel as product
-from adjoint.engine.backends.llvm.templates.product import few_kernel, panels_kernel, thin_kernel, tiles
 from adjoint.engine.backends.registers import half_bits
 from adjoint.engine.backends.registers.elementwise import LOWER, supports
 from adjoint.engine.backends.registers.vector import Features, V

@@ -4,8 +4,9 @@ Note [few rows]
     To pack a matrix for few rows takes as long as to multiply them. So up to two tiles of rows meet
     it where it lies, four if a cache holds it: tiles are of one height, that is no row too many or
     few of them, and as wide as registers allow, and rows of B are asked for shortly before they are
-    needed: those of many rows may share a set of the nearest cache. Columns beyond whole tiles are made a vector at a time, by masks.
-    Elements of A are read where they lie, one is as near as another.
+    needed: those of many rows may share a set of the nearest cache. Columns beyond whole tiles are
+    made a vector at a time, by masks. Elements of A are read where they lie, one is as near as
+    another.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class FewKernel(PanelsKernel):
                 later = w.at(here, kind, ahead)
                 for start in range(0, tile.columns * self.item, LINE):
                     w.prefetch(later, start)
-                columns = [w.load(here, kind, w.whole(v * lanes), lanes) for v in range(tile.vectors)]
+                columns = [
+                    w.load(here, kind, w.whole(v * lanes), lanes) for v in range(tile.vectors)
+                ]
             else:
                 columns = [w.load_some(mask, kind, here, w.whole(0))]
             places, apart = iter(before), k * at.a.k

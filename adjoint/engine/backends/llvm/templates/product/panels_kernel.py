@@ -11,7 +11,7 @@ Note [tall tiles]
     four of the twelve rows on, two more are reached by one stride and by two.
 
     A piece goes through all panels of B, which come from a far cache, once for few rows. So while
-    tiles are made of one panel the next is asked for, a line or a half in each turn; where B is read
+    tiles are made of one panel the next is asked for, half a line in each turn; where B is read
     where it lies, rows that come soon. Of the result, all that a tile adds to is read before any of
     it is written: rows that are a multiple of 4096 bytes apart look alike to the processor, which
     would let each read wait for the write before it. Results are written by masks, whole ones too,
@@ -62,7 +62,7 @@ class PanelWords(ProductWords):
 class PanelsKernel(ProductKernel):
     """Writes the kernel of Note [tall tiles]."""
 
-    words = PanelWords
+    words: type[ProductWords] = PanelWords
 
     def copied(self) -> int:
         """Elements of A that are copied at a time, at most."""

@@ -28,12 +28,14 @@ from adjoint.engine.backends.llvm.templates.product.cutting import (
     paired,
     rows_cut,
     rows_of_piece,
+    strip_of,
 )
 from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.kernel import GROUP
 from adjoint.engine.backends.llvm.templates.product.parts import sum_parts
 from adjoint.engine.backends.llvm.templates.product.tiles import (
     MOST_FEW,
+    MOST_LASTING,
     Tile,
     few_tile,
     flat_tile,
@@ -61,7 +63,6 @@ SIDE = 64  # depth up to which rows that lie side by side are not copied
 THIN = 8  # columns up to which sums go along the depth
 MANY = 64  # rows from which on it is worth a launch to have them do so
 LARGE = 1 << 20  # bytes of a matrix from which on one row goes along its rows
-STRIP = 1 << 11  # bytes of a row that one piece goes along, at least
 LITTLES = 8  # members of a batch from which on it is worth a function of their own sizes
 DEEP = 1 << 14  # rows that are added up one after another, at most
 
@@ -266,11 +267,6 @@ def goes_along_rows(p: TiledProduct) -> bool:
     return m == 1 and p.b.rows_lie and p.c.rows_lie and typical(k) <= DEEP and size >= LARGE
 
 
-def strip_of(n: int, item: int) -> int:
-    """Columns of a piece of one row: as many pieces as can be, but of some lines each."""
-    return max(STRIP // item, -(-n // PIECES))
-
-
 # -- launches -----------------------------------------------------------------------------------
 
 
@@ -424,7 +420,8 @@ def has_few_rows(p: TiledProduct) -> bool:
     """Whether few rows, on wide registers, meet a matrix that wide tiles read where it lies."""
     m, n, k = map(typical, p.sizes)
     small = n * k * p.c.base.buffer.dtype.itemsize <= LARGE
-    few = m <= MOST_FEW[small] or k <= OUTER
+    most = MOST_LASTING if p.lasts(p.b.base.buffer) else MOST_FEW[small]
+    few = m <= most or k <= OUTER
     here = has_wide_registers() and m > 1 and p.b.rows_lie
     return here and few and n >= few_rows_tile(p).columns
 

@@ -21,7 +21,8 @@ from adjoint.engine.backends.registers.vector import V, mad, select, width
 FLAT = 256  # bytes of a tile of one row
 TALL = 12  # rows of a tile where registers are 32 of 512 bits
 _FEW = {2: 8, 4: 4, 9: 3, TALL: 2}  # rows, and vectors of a tile of so few
-MOST_FEW = 2 * TALL, 4 * TALL  # rows of which that is said: of any matrix, of one that a cache holds
+MOST_FEW = 2 * TALL, 4 * TALL  # rows that count as few: beside any matrix, one that a cache holds
+MOST_LASTING = 8  # the same beside one that is packed once for all turns of a loop
 AHEAD = 16  # rows of a matrix that is read once are asked for before they are needed
 
 

@@ -75,7 +75,7 @@ class WideMove:
         return self.w.lanes_below(self.w.least(count, self.wide) - p, self.lanes)
 
     def each_panel(self, write: Callable[[str, str, V, V], None]) -> None:
-        """Write all vectors: from where, to where, how many p there are or have been, the lanes kept."""
+        """Write all vectors: from where, to where, how many p there are, the lanes kept."""
         w = self.w
 
         def panel(number: V) -> None:
