@@ -446,7 +446,7 @@ def piece_of(p: TiledProduct, tile: Tile) -> tuple[int, int]:
 def reads_columns(p: TiledProduct) -> bool:
     """Whether B is read where it lies, unpacked."""
     m, n, k = map(typical, p.sizes)
-    compact = k * n <= SMALL and typical(p.b.row) == n
+    compact = width_of(p) <= n <= SMALL // max(k, 1) and typical(p.b.row) == n
     few = m <= FEW or has_few_rows(p)
     return p.b.rows_lie and (few or k <= SHALLOW or compact)
 
