@@ -9,8 +9,13 @@ import pytest
 from adjoint.engine import assembly
 from adjoint.engine.backends.llvm.ir import writer
 from adjoint.engine.backends.llvm.templates.convolution import lines_kernel
+from adjoint.engine.backends.llvm.templates.product import (
+    few_kernel,
+    panels_kernel,
+    thin_kernel,
+    tiles,
+)
 from adjoint.engine.backends.llvm.templates.product import kernel as product
-from adjoint.engine.backends.llvm.templates.product import panels_kernel, thin_kernel, tiles
 from adjoint.engine.backends.registers import half_bits
 from adjoint.engine.backends.registers.elementwise import LOWER, supports
 from adjoint.engine.backends.registers.vector import Features, V
@@ -88,13 +93,11 @@ def test_tiles_stay_in_registers(cpu: str, monkeypatch: pytest.MonkeyPatch) -> N
     square = (outer.rows * outer.vectors, product.product_text("product", "f32", outer))
     tile = tiles.product_tile("f32")
     tall = [
-        (tile.rows * tile.vectors, panels_kernel.panels_text("product", "f32", tile, side))
-        for side in (False, True)
-        if tile != outer
-    ]
+        (tile.rows * tile.vectors, panels_kernel.panels_text("product", "f32", tile))
+    ] * tiles.has_wide_registers()
     few = [
-        (t.rows * t.vectors, product.product_text("product", "f32", t))
-        for t in (tiles.few_tile("f32", rows) for rows in (2, 4, 8))
+        (t.rows * t.vectors, few_kernel.few_text("product", "f32", t))
+        for t in (tiles.few_tile("f32", rows) for rows in (2, 4, 9, 12))
         if tiles.has_wide_registers()
     ]
     together = lines_kernel.vectors_together()

@@ -6,6 +6,7 @@ PIECES = 16  # a large product is dealt out in at least so many pieces
 WORTH = 32 * 1024  # multiply-adds that a piece has at least, if there are several
 SHARE = 128  # of a depth that is cut into parts, each has so much at least
 PARTIAL = 160 * 1024  # elements of all parts of a result, at most: they stay in caches
+STRIP = 1 << 11  # bytes of a row that one piece goes along, at least
 
 
 def wanted(m: int, n: int, k: int, batch: int) -> int:
@@ -89,3 +90,8 @@ def depth_parts(m: int, n: int, k: int) -> int:
 def block_depth(k: int, most: int) -> int:
     """The depth of a block: blocks are of one size, so that none is a small rest."""
     return -(-max(k, 1) // max(-(-k // most), 1))
+
+
+def strip_of(n: int, item: int) -> int:
+    """Columns of a piece of one row: as many pieces as can be, but of some lines each."""
+    return max(STRIP // item, -(-n // PIECES))

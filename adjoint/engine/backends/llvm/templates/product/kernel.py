@@ -88,6 +88,32 @@ def group_of(tile: Tile) -> int:
     return -(-min(GROUP, AREA // tile.columns) // tile.rows) * tile.rows
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of A as a block reads them."""
+
+    start: str
+    row: V  # from a row to the next; where they are panels, within one
+    k: V  # from an element of a row to the next
+    panel: V  # from as many rows as a tile has to the next
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """All rows of a piece and one panel of columns, in one block of the depth."""
+
+    a: Rows
+    panel: str
+    along: V  # from the columns of one depth to those of the next
+    jump: V  # from this panel to the next
+    c: str
+    rows: V  # of the piece
+    column: V  # the panel's first
+    end: V  # where columns end
+    k: V  # where the block begins
+    depth: V  # of the block
+
+
 class ProductKernel:
     """Writes the kernel of Note [products]."""
 
@@ -142,19 +168,18 @@ class ProductKernel:
         def block(number: V) -> None:
             k = number * word.block
             depth = w.least(word.k - k, word.block)
-            source, step, apart = self.rows_at(a + k * word.a_k * self.item, rows, depth)
+            mine = self.rows_at(a + k * word.a_k * self.item, rows, depth)
 
             def strip(start: V) -> None:
                 end = w.least(start + word.strip, stop)
-                panels, columns_apart, jump = self.panels_at(
+                panels, along, jump = self.panels_at(
                     b + k * word.b_k * self.item, start, end, depth
                 )
 
                 def columns(j: V) -> None:
                     number = (j - start).quotient(self.tile.columns)
                     panel = w.at(panels, self.kind, number * jump)
-                    lies = (source, step, apart), (panel, columns_apart, jump)
-                    self.panel(*lies, c, (rows, j, end), (k, depth))
+                    self.panel(Meeting(mine, panel, along, jump, c, rows, j, end, k, depth))
 
                 w.loop(start, end, columns, step=self.tile.columns)
 
@@ -163,35 +188,22 @@ class ProductKernel:
         blocks = (word.k + word.block - 1).quotient(word.block)
         w.loop(0, w.most(blocks, 1), block)
 
-    def panel(
-        self,
-        a: tuple[str, V, V],
-        b: tuple[str, V, V],
-        c: str,
-        sizes: tuple[V, V, V],
-        depth: tuple[V, V],
-    ) -> None:
-        """All rows of the piece times one panel of columns.
-
-        Of A and B: where they begin, how far A's rows and a row's elements are apart, and in B the
-        columns of one depth from the next and a panel from the next. The sizes: rows of the piece,
-        the panel's first column, where columns end. Of the depth: where the block begins, and how
-        deep it is.
-        """
-        w, (source, step, apart), (rows, j, end), (k, deep) = self.w, a, sizes, depth
+    def panel(self, at: Meeting) -> None:
+        """All rows of the piece times one panel of columns."""
+        w, a = self.w, at.a
 
         def some_rows(i: V) -> None:
             mine = [
-                w.at(source, self.kind, w.least(i + r, rows - 1) * step)
+                w.at(a.start, self.kind, w.least(i + r, at.rows - 1) * a.row)
                 for r in range(self.tile.rows)
             ]
-            sums = multiply(w, self.kind, self.tile, mine, *b[:2], deep, apart)
-            self.put(sums, c, (i, rows), (j, end), k)
+            sums = multiply(w, self.kind, self.tile, mine, at.panel, at.along, at.depth, a.k)
+            self.put(sums, at.c, (i, at.rows), (at.column, at.end), at.k)
 
-        w.loop(0, rows, some_rows, step=self.tile.rows)
+        w.loop(0, at.rows, some_rows, step=self.tile.rows)
 
-    def rows_at(self, a: V, rows: V, depth: V) -> tuple[str, V, V]:
-        """Where a block's rows begin, how far they are apart, and how far their elements are."""
+    def rows_at(self, a: V, rows: V, depth: V) -> Rows:
+        """A block's rows of A, which are copied if the words say so."""
         w, word = self.w, self.word
         copies, across = word.copies.ne(0), word.across.ne(0)
         to, one = w.address(self.copy), w.whole(1)
@@ -203,10 +215,12 @@ class ProductKernel:
         wide = w.whole(self.tile.columns)
         given = (a, to, along_p, along_q, step, wide, p_count, p_count, q_count)
         w.when(copies, lambda: move(w, self.kind, self.tile.columns, *given))
-        return (
-            w.pointer(select(copies, to, a)),
-            select(copies, select(across, one, long), word.a_row),
-            select(copies, select(across, word.rows, one), word.a_k),
+        row = select(copies, select(across, one, long), word.a_row)
+        return Rows(
+            start=w.pointer(select(copies, to, a)),
+            row=row,
+            k=select(copies, select(across, word.rows, one), word.a_k),
+            panel=row * self.tile.rows,
         )
 
     def panels_at(self, b: V, start: V, end: V, depth: V) -> tuple[str, V, V]:
@@ -288,22 +302,22 @@ class ProductKernel:
 
     def put_last(self, sums: list[V], c: str, i: tuple[V, V], j: tuple[V, V], k: V) -> None:
         """A tile whose sums are whole: what its elements lead to, a vector at a time."""
-        w, tile, later, ending = self.w, self.tile, k > 0, self.ending
-        assert ending is not None
         for n, total in enumerate(sums):
-            w.store(total, self.result, w.whole(n * tile.lanes))
+            self.w.store(total, self.result, self.w.whole(n * self.tile.lanes))
+        self.end(self.tile, c, i, j, k)
+
+    def end(self, tile: Tile, c: str, i: tuple[V, V], j: tuple[V, V], k: V) -> None:
+        """What the elements of a tile lead to, whose rows lie aside as those of the kernel's do."""
+        w, later, ending = self.w, k > 0, self.ending
+        assert ending is not None
         columns = w.least(j[1] - j[0], tile.columns)
         whole = columns - columns.modulo(tile.lanes)
 
         def row(r: V) -> None:
             def write(v: V, lanes: int) -> None:
-                x = w.load(self.result, self.kind, r * tile.columns + v, lanes)
+                x = w.load(self.result, self.kind, r * self.tile.columns + v, lanes)
                 to = (i[0] + r) * self.word.c_row + j[0] + v
-
-                def added() -> list[V]:
-                    return [x + w.load(c, self.kind, to, lanes)]
-
-                (x,) = w.choose(later, added, lambda: [x])
+                (x,) = w.choose(later, lambda: [x + w.load(c, self.kind, to, lanes)], lambda: [x])
                 if self.writes_product:
                     w.store(x, c, to)
                 ending.write(x, self.first_row + i[0] + r, j[0] + v)
@@ -353,6 +367,7 @@ class OrderWords(LaunchWords):
     step: Any
     jump: Any
     pad: Any  # zeros follow up to a multiple of it
+    wide: Any  # of a panel
     p: Any
     q: Any
     part_p: Any  # of the p elements that a part has: all, or all of q
@@ -366,8 +381,11 @@ class OrderWords(LaunchWords):
     inner_source: Any
 
 
-def order_text(name: str, kind: str, wide: int) -> Text:
-    """Members of a batch in parts: panels of columns, or groups of rows (Note [products])."""
+def order_text(name: str, kind: str, wide: int | None) -> Text:
+    """Members of a batch in parts: panels of columns, or groups of rows (Note [products]).
+
+    `wide`: of panels; None where a word tells.
+    """
     w = CodeWriter()
     word = OrderWords.read_by(w)
     item = width(kind) // 8
@@ -386,7 +404,7 @@ def order_text(name: str, kind: str, wide: int) -> Text:
         padded = (counts[0] + word.pad - 1).quotient(word.pad) * word.pad
         along = word.along_p, word.along_q
         given = (source, to, *along, word.step, word.jump, counts[0], padded, counts[1])
-        move(w, kind, wide, *given)
+        move(w, kind, word.wide if wide is None else wide, *given)
 
     w.pieces(word.pieces, piece)
     return w.finish(name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
-from adjoint.engine.backends.llvm.templates.product.tiles import has_wide_registers, outer_tile
+from adjoint.engine.backends.llvm.templates.product.tiles import has_wide_registers
+from adjoint.engine.backends.llvm.templates.product.wide_packing import WideMove
 from adjoint.engine.backends.registers.vector import V, select, width
 
 SQUARE = 16  # bytes of the vectors that a square is turned with
@@ -11,12 +12,19 @@ AHEAD = 8  # rows that are asked for before they are copied: they may be far apa
 NUMBERS = 9  # of the routine
 
 
-def move(w: CodeWriter, kind: str, wide: int, *numbers: V) -> None:
+def move(w: CodeWriter, kind: str, wide: int | V, *numbers: V) -> None:
     """Call `to[p // wide * jump + p % wide + q * step] = from[p * along_p + q * along_q]`.
 
     The numbers: addresses from and to; along_p, along_q, step and jump; how many p there are, up to
-    which p there are to be zeros in the result, and how many q there are.
+    which p there are to be zeros in the result, and how many q there are. Only on wide registers
+    `wide` may be known at run time alone.
     """
+    if has_wide_registers():
+        name = f"adjoint_move_{kind}"
+        w.routine(name, NUMBERS + 1, lambda inner, given: WideMove(inner, kind, given).write())
+        w.call(name, [*numbers, w.whole(wide) if isinstance(wide, int) else wide])
+        return
+    assert isinstance(wide, int)
     name = f"adjoint_move_{kind}_{wide}"
     w.routine(name, NUMBERS, lambda inner, given: _Move(inner, kind, wide, given).write())
     w.call(name, numbers)
@@ -30,24 +38,14 @@ class _Move:
         self.source, self.target = w.pointer(given[0]), w.pointer(given[1])
         self.along_p, self.along_q, self.step, self.jump = given[2:6]
         self.p_count, self.p_stop, self.q_count = given[6:]
-        self.lanes = 4 if has_wide_registers() else SQUARE * 8 // width(kind)
-        self.masks, self.full = has_wide_registers(), outer_tile(kind).lanes
+        self.lanes = SQUARE * 8 // width(kind)
         self.narrow = max(wide // 4, 1)  # elements that parts of panels are copied by
 
     def write(self) -> None:
         w = self.w
         rows = self.along_p.eq(1)
         squares = self.along_q.eq(1) & (self.q_count >= self.lanes) & ~rows
-        if self.masks:
-            w.when(rows, self.copy_masked)
-            w.when(~rows, lambda: self.others(rows, squares))
-        else:
-            w.when(rows, self.copy)
-            self.others(rows, squares)
-
-    def others(self, rows: V, squares: V) -> None:
-        """What is not copied in vectors."""
-        w = self.w
+        w.when(rows, self.copy)
         w.when(squares, self.turn)
         few = self.p_count.modulo(self.wide).modulo(self.narrow)
         rest = select(rows, few, self.p_count.modulo(self.lanes))
@@ -57,40 +55,6 @@ class _Move:
         """Where p's elements go."""
         panel, inside = self.w.split(p, self.w.whole(self.wide))
         return self.w.at(self.target, self.kind, panel * self.jump + inside)
-
-    def copy_masked(self) -> None:
-        """p lies along memory on both sides, and vectors may have parts: zeros are copied too."""
-        w, wide = self.w, self.wide
-        panels = self.p_count.quotient(wide)
-        whole = panels * wide
-        size = wide * width(self.kind) // 8
-        starts = range(0, wide, self.full)
-        held = [w.lanes_below(self.p_count - whole - start, self.full) for start in starts]
-        kept = [w.lanes_below(self.p_stop - whole - start, self.full) for start in starts]
-
-        def q_turn(q: V) -> None:
-            row = w.at(self.source, self.kind, q * self.along_q)
-            later = w.at(row, self.kind, self.along_q * AHEAD)
-            to = w.at(self.target, self.kind, q * self.step)
-
-            def ask(p: V) -> None:
-                for offset in range(0, size, LINE):
-                    w.prefetch(w.at(later, self.kind, p), offset)
-
-            def p_turn(panel: V) -> None:
-                ask(panel * wide)
-                w.store(w.load(row, self.kind, panel * wide, wide), to, panel * self.jump)
-
-            def last() -> None:
-                ask(whole)
-                for start, reads, writes in zip(starts, held, kept, strict=True):
-                    x = w.load_some(reads, self.kind, row, whole + start)
-                    w.store_some(writes, x, to, panels * self.jump + start)
-
-            w.loop(0, panels, p_turn)
-            w.when(self.p_stop > whole, last)
-
-        w.loop(0, self.q_count, q_turn)
 
     def copy(self) -> None:
         """p lies along memory on both sides: whole panels of it, then a part of one."""

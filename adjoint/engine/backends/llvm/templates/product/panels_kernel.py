@@ -3,40 +3,46 @@
 Note [tall tiles]
     With 32 registers of 512 bits, tiles of twelve rows and two vectors keep both multipliers busy:
     14 loads for 24 products of vectors, where tiles of eight rows and two have 10 for 16 and wait
-    for instructions. Lower tiles, of one vector too, do what sizes leave over.
+    for instructions. Lower tiles, and such of one vector, do what sizes leave over.
 
     Twelve rows that are a power of two apart share sets of the nearest cache, which then keeps none
-    of them. So where enough columns use them, rows of A are copied into panels of twelve: those of
-    one depth are neighbours, and all loads of a turn lie behind two registers. Else they are read
-    where they lie. Which of the two is decided by the plan, and each has a text of its own.
+    of them. So where enough columns use them, rows of A are copied into panels of twelve, whose
+    elements of one depth are neighbours; else they are read where they lie. The text is one: from
+    four of the twelve rows on, two more are reached by one stride and by two.
 
     A piece goes through all panels of B, which come from a far cache, once for few rows. So while
-    tiles are made of one panel the next is asked for, a line in each turn. Of the result, all that
-    a tile adds to is read before any of it is written: rows that are a multiple of 4096 bytes apart
-    look alike to the processor, which would let each read wait for the write before it.
+    tiles are made of one panel the next is asked for, half a line in each turn; where B is read
+    where it lies, rows that come soon. Of the result, all that a tile adds to is read before any of
+    it is written: rows that are a multiple of 4096 bytes apart look alike to the processor, which
+    would let each read wait for the write before it. Results are written by masks, whole ones too,
+    and a lower tile that has no four rows makes its last one again: so a tile ends in one way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from adjoint.engine.backends.llvm.ir.masked import masked_load, masked_store
 from adjoint.engine.backends.llvm.ir.writer import LINE
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.product.ending import Ending
-from adjoint.engine.backends.llvm.templates.product.kernel import ProductKernel, ProductWords
+from adjoint.engine.backends.llvm.templates.product.kernel import (
+    Meeting,
+    ProductKernel,
+    ProductWords,
+    Rows,
+)
 from adjoint.engine.backends.llvm.templates.product.packing import move
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile
 from adjoint.engine.backends.registers.vector import V, mad, select, width
 
-TOGETHER = 2  # depths in a turn of the loop over panels
 REACH = 3  # rows behind one register: its own, one and two strides on
 LOWER = 4  # rows of lower tiles
 ASKED = 48  # depth from which on lines of the result are asked for before sums are made
-
-
+SHARE = LINE // 2  # bytes of the next panel that are asked for in a turn
+AHEAD = 16  # rows of B that are asked for before they are needed, where they lie
 COPY_BYTES = 192 * 1024  # of the rows of A that a piece copies, at most
 
 
@@ -47,216 +53,175 @@ def copied(kind: str) -> int:
 
 @dataclass(slots=True)
 class PanelWords(ProductWords):
-    """The same; and how far twelve rows of A are from the next where they are panels."""
+    """The same; and, within rows that a piece does not copy, where they lie."""
 
-    a_panel: Any
+    a_step: Any  # from a row to the next: in panels they are neighbours
+    a_panel: Any  # from twelve rows to the next
 
 
 class PanelsKernel(ProductKernel):
-    """Writes the kernel of Note [tall tiles]; `side`: whether rows of one depth are neighbours."""
+    """Writes the kernel of Note [tall tiles]."""
 
-    words = PanelWords
-
-    def __init__(self, kind: str, tile: Tile, side: bool, ending: Ending | None = None) -> None:
-        super().__init__(kind, tile, ending)
-        self.side = side
+    words: type[ProductWords] = PanelWords
 
     def copied(self) -> int:
         """Elements of A that are copied at a time, at most."""
         return copied(self.kind)
 
-    def rows_at(self, a: V, rows: V, depth: V) -> tuple[str, V, V]:
-        """Where a block's rows begin, how far they (or panels) are apart, and their elements."""
+    def rows_at(self, a: V, rows: V, depth: V) -> Rows:
+        """A block's rows of A, which are copied into panels if the words say so."""
         w, word, high = self.w, self.word, self.tile.rows
         assert isinstance(word, PanelWords)
-        if not self.side:
-            return w.pointer(a), word.a_row, w.whole(1)
         copies, to = word.copies.ne(0), w.address(self.copy)
         jump, step = word.block * high, w.whole(high)
         padded = (rows + (high - 1)).quotient(high) * high
         given = (a, to, word.a_row, word.a_k, step, jump, rows, padded, depth)
         w.when(copies, lambda: move(w, self.kind, high, *given))
-        return (
-            w.pointer(select(copies, to, a)),
-            select(copies, jump, word.a_panel),
-            select(copies, step, word.a_k),
+        return Rows(
+            start=w.pointer(select(copies, to, a)),
+            row=select(copies, w.whole(1), word.a_step),
+            k=select(copies, step, word.a_k),
+            panel=select(copies, jump, word.a_panel),
         )
 
-    def panel(
-        self,
-        a: tuple[str, V, V],
-        b: tuple[str, V, V],
-        c: str,
-        sizes: tuple[V, V, V],
-        depth: tuple[V, V],
-    ) -> None:
+    def panel(self, at: Meeting) -> None:
         """All rows of the piece times one panel of columns, or the first half of one."""
-        w, (rows, j, end), high = self.w, sizes, self.tile.rows
-        whole = rows - rows.modulo(high)
+        w, high = self.w, self.tile.rows
+        whole = at.rows - at.rows.modulo(high)
 
-        def across(vectors: int) -> None:
-            def some(count: int, i: V) -> None:
-                tile = replace(self.tile, rows=count, vectors=vectors)
-                if tile == self.tile:
-                    self.ask_for(c, i, j, depth[1])
-                sums = self.sums(tile, a, b, i, rows, depth[1])
-                self.put_tile(tile, sums, c, (i, rows), (j, end), depth[0])
+        def tiles(rows: int, vectors: int, start: V | int, stop: V) -> None:
+            tile = replace(self.tile, rows=rows, vectors=vectors)
+            w.loop(start, stop, partial(self.some, at, tile), step=rows)
 
-            w.loop(0, whole, partial(some, high), step=high)
-            w.loop(whole, rows, partial(some, LOWER), step=LOWER)
+        w.either(
+            at.end - at.column > self.tile.lanes,
+            lambda: tiles(high, self.tile.vectors, 0, whole),
+            lambda: tiles(high, 1, 0, whole),
+        )
+        # Fewer vectors would not make them sooner: each sum waits for the one before.
+        tiles(LOWER, self.tile.vectors, whole, at.rows)
 
-        w.either(end - j > self.tile.lanes, lambda: across(self.tile.vectors), lambda: across(1))
+    def some(self, at: Meeting, tile: Tile, i: V) -> None:
+        """A tile from row `i` on."""
+        sums = self.sums(at, tile, i)
+        if self.ending is None:
+            self.put_tile(tile, sums, at, i)
+            return
+        self.w.either(
+            at.k + self.word.block >= self.word.k,
+            lambda: self.put_ending(tile, sums, at, i),
+            lambda: self.put_tile(tile, sums, at, i),
+        )
 
     # -- sums -----------------------------------------------------------------------------------
 
-    def sums(
-        self, tile: Tile, a: tuple[str, V, V], b: tuple[str, V, V], i: V, rows: V, depth: V
-    ) -> list[V]:
-        """The sums of a tile from row `i` on."""
-        w, kind, (source, step, apart), (panel, along, _) = self.w, self.kind, a, b
-        if tile.rows == LOWER:  # perhaps beyond the last, which is then taken again
-            each = [
-                w.at(source, kind, self.place(w.least(i + r, rows - 1), step)) for r in range(LOWER)
-            ]
-            behind: list[tuple[str, V | None]] = [(one, None) for one in each]
-        elif self.side:
-            first = w.at(source, kind, self.place(i, step))
-            behind = [(first, w.whole(r)) for r in range(tile.rows)]
-        else:
-            bases = [w.at(source, kind, (i + r) * step) for r in range(0, tile.rows, REACH)]
-            strides = [None, step, step * 2]
-            behind = [(bases[r // REACH], strides[r % REACH]) for r in range(tile.rows)]
+    def sums(self, at: Meeting, tile: Tile, i: V) -> list[V]:
+        """The sums of a tile."""
+        w, kind = self.w, self.kind
+        behind = self.places(at, tile, i)
+        asked = [] if tile.rows == LOWER else self.asked(at, i)
 
-        def one(k: V, *before: V) -> list[V]:
-            here = w.at(panel, kind, k * along)
+        def turn(k: V, *before: V) -> list[V]:
+            for base, step, near in asked:
+                w.prefetch(w.at(base, kind, k * step), 0, near=near)
+            here = w.at(at.panel, kind, k * at.along)
             columns = [
                 w.load(here, kind, w.whole(v * tile.lanes), tile.lanes) for v in range(tile.vectors)
             ]
             places = iter(before)
             after: list[V] = []
-            found: dict[str, str] = {}
-            for base, offset in behind:
-                if base not in found:
-                    found[base] = w.at(base, kind, k * apart)
-                x = w.load(found[base], kind, w.whole(0) if offset is None else offset)
-                spread = w.code.splat(x, tile.lanes)
-                after += [mad(y, spread, next(places)) for y in columns]
+            for base, offsets in behind:
+                found = w.at(base, kind, k * at.a.k)
+                for offset in offsets:
+                    spread = w.code.splat(w.load(found, kind, offset), tile.lanes)
+                    after += [mad(y, spread, next(places)) for y in columns]
             return after
 
-        share = LINE // TOGETHER // self.item  # of the next panel, a line each turn
-        later = w.at(panel, kind, b[2] + i.quotient(self.tile.rows) * depth * share)
+        if tile == self.tile:
+            self.ask_for(at, i)
+        zero = [w.code.const(0, kind, tile.lanes)] * (tile.rows * tile.vectors)
+        return w.loop(0, at.depth, turn, zero)
 
-        def several(k: V, *before: V) -> list[V]:
-            w.prefetch(w.at(later, kind, k * share), 0, near=2)
-            for turn in range(TOGETHER):
-                before = tuple(one(k + turn, *before))
-            return list(before)
+    def places(self, at: Meeting, tile: Tile, i: V) -> list[tuple[str, list[V]]]:
+        """Where a tile's rows begin: some pointers, and the rows that are so far behind each."""
+        w, kind, row, high = self.w, self.kind, at.a.row, self.tile.rows
+        panel = i.quotient(high)
+        start = w.at(at.a.start, kind, panel * at.a.panel + (i - panel * high) * row)
+        none = w.whole(0)
+        if tile.rows == LOWER:
+            return [(w.at(start, kind, r * row), [none]) for r in self.steps(at, tile, i)]
+        bases = [w.at(start, kind, row * r) for r in range(0, tile.rows, REACH)]
+        return [(base, [none, row, row * 2]) for base in bases]
 
-        sums: Sequence[V] = [w.code.const(0, kind, tile.lanes)] * (tile.rows * tile.vectors)
-        start: V | int = 0
-        if self.side and tile == self.tile:
-            start = depth - depth.modulo(TOGETHER)
-            sums = w.loop(0, start, several, sums, step=TOGETHER)
-        return w.loop(start, depth, one, sums)
+    def steps(self, at: Meeting, tile: Tile, i: V) -> list[V]:
+        """How many rows those of a tile are behind its first."""
+        if tile.rows == LOWER:
+            return self.within(at, tile, i)
+        return [self.w.whole(r) for r in range(tile.rows)]
 
-    def place(self, row: V, step: V) -> V:
-        """How far a row of the piece is from its first, in elements."""
-        if not self.side:
-            return row * step
-        panel = row.quotient(self.tile.rows)
-        return panel * step + (row - panel * self.tile.rows)
+    def within(self, at: Meeting, tile: Tile, i: V) -> list[V]:
+        """The same where there may be fewer rows: the last is then taken again."""
+        left = at.rows - 1 - i
+        return [self.w.least(left, r) for r in range(tile.rows)]
 
-    def ask_for(self, c: str, i: V, j: V, depth: V) -> None:
+    def asked(self, at: Meeting, i: V) -> list[tuple[str, V, int]]:
+        """What is asked for in a turn: from where on, how far on by the turn, how near."""
+        w, share = self.w, SHARE // self.item
+        in_place = at.jump.eq(self.tile.columns)  # no panel: columns are B's own
+        done = i.quotient(self.tile.rows) * at.depth * share
+        later = select(in_place, w.whole(0), at.jump + done)
+        soon = select(in_place, at.along * AHEAD, w.whole(0))
+        return [
+            (w.at(at.panel, self.kind, later), select(in_place, w.whole(0), w.whole(share)), 2),
+            (w.at(at.panel, self.kind, soon), at.along, 3),
+        ]
+
+    def ask_for(self, at: Meeting, i: V) -> None:
         """Have the lines of the result brought while sums are made."""
         w, tile = self.w, self.tile
-        size = tile.vectors * tile.lanes * self.item
+        size = tile.columns * self.item
 
-        def ask() -> None:
-            for r in range(tile.rows):
-                row = w.at(c, self.kind, (i + r) * self.word.c_row + j)
-                for start in range(0, size, LINE):
-                    w.prefetch(row, start)
+        def row(r: V) -> None:
+            here = w.at(at.c, self.kind, (i + r) * self.word.c_row + at.column)
+            for start in range(0, size, LINE):
+                w.prefetch(here, start)
 
-        w.when(depth > ASKED, ask)
+        w.when(at.depth > ASKED, lambda: w.loop(0, w.whole(tile.rows), row))
 
     # -- results --------------------------------------------------------------------------------
 
-    def put_tile(
-        self, tile: Tile, sums: list[V], c: str, i: tuple[V, V], j: tuple[V, V], k: V
-    ) -> None:
-        """A tile into the result: in its place for the first k, added to it for later ones."""
-        w, word = self.w, self.word
-        wide = tile.vectors * tile.lanes
-        whole = (i[0] + tile.rows <= i[1]) & (j[0] + wide <= j[1])
-        at = i[0] * word.c_row + j[0]
-        rows = [w.at(c, self.kind, at + r * word.c_row) for r in range(tile.rows)]
-        places = [(row, w.whole(v * tile.lanes)) for row in rows for v in range(tile.vectors)]
+    def put_tile(self, tile: Tile, sums: list[V], at: Meeting, i: V) -> None:
+        """A tile into the result: in its place for the first block, added to it for later ones."""
+        w, lanes, c_row = self.w, tile.lanes, self.word.c_row
+        masks = [w.lanes_below(at.end - at.column - v * lanes, lanes) for v in range(tile.vectors)]
+        first = w.at(at.c, self.kind, i * c_row + at.column)
+        rows = [w.at(first, self.kind, r * c_row) for r in self.steps(at, tile, i)]
+        places = [
+            (mask, w.at(row, self.kind, w.whole(v * lanes)))
+            for row in rows
+            for v, mask in enumerate(masks)
+        ]
 
         def put(later: bool) -> None:
             # All is read before any is written: Note [tall tiles].
             after = [
-                x + w.load(row, self.kind, v, tile.lanes) if later else x
-                for x, (row, v) in zip(sums, places, strict=True)
+                x + masked_load(mask, place, self.item, self.kind) if later else x
+                for x, (mask, place) in zip(sums, places, strict=True)
             ]
-            for x, (row, v) in zip(after, places, strict=True):
-                w.store(x, row, v)
+            for x, (mask, place) in zip(after, places, strict=True):
+                masked_store(mask, x, place, self.item)
 
-        def aside(then: Any) -> None:
-            for n, x in enumerate(sums):
-                r, v = divmod(n, tile.vectors)
-                w.store(x, self.result, w.whole(r * self.tile.columns + v * tile.lanes))
-            then(tile, c, i, j, k)
+        w.either(at.k > 0, lambda: put(True), lambda: put(False))
 
-        def plain() -> None:
-            w.either(
-                whole,
-                lambda: w.either(k > 0, lambda: put(True), lambda: put(False)),
-                lambda: aside(self.put_masked),
-            )
-
-        if self.ending is None:
-            plain()
-        else:
-            w.either(k + word.block >= word.k, lambda: aside(self.end), plain)
-
-    def put_masked(self, tile: Tile, c: str, i: tuple[V, V], j: tuple[V, V], k: V) -> None:
-        """A tile at an edge: as many rows and lanes as there are."""
-        w, later, lanes = self.w, k > 0, tile.lanes
-        masks = [w.lanes_below(j[1] - j[0] - v * lanes, lanes) for v in range(tile.vectors)]
-
-        def row(r: V) -> None:
-            to = w.at(c, self.kind, (i[0] + r) * self.word.c_row + j[0])
-            for v, mask in enumerate(masks):
-                at = w.whole(v * lanes)
-                x = w.load(self.result, self.kind, r * self.tile.columns + at, lanes)
-                old = w.load_some(mask & w.code.splat(later, lanes), self.kind, to, at)
-                w.store_some(mask, select(w.code.splat(later, lanes), x + old, x), to, at)
-
-        w.loop(0, w.least(i[1] - i[0], tile.rows), row)
-
-    def end(self, tile: Tile, c: str, i: tuple[V, V], j: tuple[V, V], k: V) -> None:
-        """A tile whose sums are whole: what its elements lead to, row by row."""
-        w, later, ending = self.w, k > 0, self.ending
-        assert ending is not None
-        wide = tile.vectors * tile.lanes
-        columns = w.least(j[1] - j[0], wide)
-        whole = columns - columns.modulo(tile.lanes)
-
-        def row(r: V) -> None:
-            def write(v: V, lanes: int) -> None:
-                x = w.load(self.result, self.kind, r * self.tile.columns + v, lanes)
-                to = (i[0] + r) * self.word.c_row + j[0] + v
-                (x,) = w.choose(later, lambda: [x + w.load(c, self.kind, to, lanes)], lambda: [x])
-                if self.writes_product:
-                    w.store(x, c, to)
-                ending.write(x, self.first_row + i[0] + r, j[0] + v)
-
-            w.loop(0, whole, lambda v: write(v, tile.lanes), step=tile.lanes)
-            w.loop(whole, columns, lambda v: write(v, 1))
-
-        w.loop(0, w.least(i[1] - i[0], tile.rows), row)
+    def put_ending(self, tile: Tile, sums: list[V], at: Meeting, i: V) -> None:
+        """A tile whose sums are whole, and what they lead to, row by row."""
+        w = self.w
+        for n, x in enumerate(sums):
+            r, v = divmod(n, tile.vectors)
+            w.store(x, self.result, w.whole(r * self.tile.columns + v * tile.lanes))
+        self.end(tile, at.c, (i, at.rows), (at.column, at.end), at.k)
 
 
-def panels_text(name: str, kind: str, tile: Tile, side: bool, ending: Ending | None = None) -> Text:
+def panels_text(name: str, kind: str, tile: Tile, ending: Ending | None = None) -> Text:
     """The kernel of Note [tall tiles]; the words of an epilogue follow its own."""
-    return PanelsKernel(kind, tile, side, ending).text(name)
+    return PanelsKernel(kind, tile, ending).text(name)

@@ -13,6 +13,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     parts_of,
     rounded,
 )
+from adjoint.engine.backends.llvm.templates.product import few_kernel as few_rows
 from adjoint.engine.backends.llvm.templates.product import kernel as product
 from adjoint.engine.backends.llvm.templates.product import little_kernel as little
 from adjoint.engine.backends.llvm.templates.product import panels_kernel as panels
@@ -27,12 +28,14 @@ from adjoint.engine.backends.llvm.templates.product.cutting import (
     paired,
     rows_cut,
     rows_of_piece,
+    strip_of,
 )
 from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.kernel import GROUP
 from adjoint.engine.backends.llvm.templates.product.parts import sum_parts
 from adjoint.engine.backends.llvm.templates.product.tiles import (
     MOST_FEW,
+    MOST_LASTING,
     Tile,
     few_tile,
     flat_tile,
@@ -51,6 +54,7 @@ TALL = 64  # rows of a piece, at most, where it shares panels with others
 ALONE = 128  # the same where it packs its own panels: what is packed should be used often
 FEW = 4  # rows, or
 SHALLOW = 32  # depth, or
+OUTER = 2  # depth up to which long rows of a result count, not what is used again
 SMALL = 4096  # elements that are all there is, up to which columns that lie right are not packed
 MEETING = 2048  # bytes: rows a multiple of it apart share sets of the nearest cache
 USED_MEETING, USED = 96, 384  # columns from which on such rows, and others, are put in panels
@@ -59,7 +63,6 @@ SIDE = 64  # depth up to which rows that lie side by side are not copied
 THIN = 8  # columns up to which sums go along the depth
 MANY = 64  # rows from which on it is worth a launch to have them do so
 LARGE = 1 << 20  # bytes of a matrix from which on one row goes along its rows
-STRIP = 1 << 11  # bytes of a row that one piece goes along, at least
 LITTLES = 8  # members of a batch from which on it is worth a function of their own sizes
 DEEP = 1 << 14  # rows that are added up one after another, at most
 
@@ -162,9 +165,9 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts = never
         if goes_along_rows(ordered):
             along_rows(ordered)
         elif leaves_few(ordered):
-            in_tiles, few = apart(ordered, ordered.sizes[1] // width_of(ordered))
+            in_tiles, others = apart(ordered, ordered.sizes[1] // width_of(ordered))
             tiles(in_tiles)
-            thin(few)
+            thin(others)
         elif in_depths(ordered):
             by_depths(ordered)
         else:
@@ -264,11 +267,6 @@ def goes_along_rows(p: TiledProduct) -> bool:
     return m == 1 and p.b.rows_lie and p.c.rows_lie and typical(k) <= DEEP and size >= LARGE
 
 
-def strip_of(n: int, item: int) -> int:
-    """Columns of a piece of one row: as many pieces as can be, but of some lines each."""
-    return max(STRIP // item, -(-n // PIECES))
-
-
 # -- launches -----------------------------------------------------------------------------------
 
 
@@ -351,21 +349,24 @@ def tiles(p: TiledProduct) -> None:
     """A product in tiles; operands in another order first, where that is worth a launch."""
     m, n, k = p.sizes
     tile = tile_for(p)
-    tall = tile.rows > outer_tile(p.kind).rows
+    tall = is_tall(p)
     part, columns = piece_of(p, tile)
-    copies, across = panels_to_copy(p, tile) if tall else rows_to_copy(p.a, tile)
-    side = tall and (copies or not p.a.rows_lie)
-    a_panel = tile.rows * p.a.row
+    if has_few_rows(p):
+        copies, across = False, False
+    else:
+        copies, across = panels_to_copy(p, tile) if tall else rows_to_copy(p.a, tile)
+    a_step, a_panel = p.a.row, tile.rows * p.a.row
     if copies and (typical(parts_of(n, columns)) > 1 or p.lasts(p.a.base.buffer)):
         p.a = in_row_panels(p, tile) if tall else in_rows(p, p.a)
-        copies, across, a_panel = False, False, tile.rows * k
+        copies, across = False, False
+        a_step, a_panel = 1, tile.rows * k
     direct = reads_columns(p)
     ready, panel = (n, tile.columns) if direct else (0, 0)
     shared = typical(parts_of(m, part)) > 1 or p.lasts(p.b.base.buffer)
     if not direct and (shared or is_scattered(p, columns)):
         p.b = in_panels(p, tile)
         ready, panel = rounded(n, tile.columns), tile.columns * k
-    block = computed(block_depth, k, deepest(p.kind, tile, part, copies, across))
+    block = computed(block_depth, k, deepest(p.kind, tile, part, (copies, across, tall)))
     # Where panels are read in B itself, the last may be a part of one, which alone is packed.
     strip = tile.columns
     if not direct:
@@ -385,9 +386,11 @@ def tiles(p: TiledProduct) -> None:
     name = f"product_{tiled(p.kind)}_{tile.rows}x{tile.columns}"
     text: Any = partial(product.product_text, kind=p.kind, tile=tile, ending=p.ending)
     if tall:
-        name = f"{name}_{'side' if side else 'rows'}"
-        words.append(a_panel)
-        text = partial(panels.panels_text, kind=p.kind, tile=tile, side=side, ending=p.ending)
+        words += [a_step, a_panel]
+        text = partial(panels.panels_text, kind=p.kind, tile=tile, ending=p.ending)
+    elif has_few_rows(p):
+        name = f"{name}_few"
+        text = partial(few_rows.few_text, kind=p.kind, tile=tile, ending=p.ending)
     if p.ending is not None:
         name = f"{name}_{'kept' if p.ending.writes_product else 'only'}_{p.ending.epilogue.key()}"
         words += p.ending.words
@@ -399,14 +402,28 @@ def tile_for(p: TiledProduct) -> Tile:
     m, n = typical(p.sizes[0]), typical(p.sizes[1])
     if m == 1:
         return flat_tile(p.kind, n)
-    return few_tile(p.kind, m) if has_few_rows(p) else product_tile(p.kind)
+    return few_rows_tile(p) if has_few_rows(p) else product_tile(p.kind)
+
+
+def few_rows_tile(p: TiledProduct) -> Tile:
+    """The tile of Note [few rows]; along a depth of next to nothing results are written in rows."""
+    m, _, k = map(typical, p.sizes)
+    return few_tile(p.kind, m if k > OUTER else 2)
+
+
+def is_tall(p: TiledProduct) -> bool:
+    """Whether a product takes the kernel of Note [tall tiles]."""
+    return has_wide_registers() and typical(p.sizes[0]) > 1 and not has_few_rows(p)
 
 
 def has_few_rows(p: TiledProduct) -> bool:
     """Whether few rows, on wide registers, meet a matrix that wide tiles read where it lies."""
-    m, n, _ = map(typical, p.sizes)
-    few = has_wide_registers() and 1 < m <= MOST_FEW and p.b.rows_lie
-    return few and n >= few_tile(p.kind, m).columns
+    m, n, k = map(typical, p.sizes)
+    small = n * k * p.c.base.buffer.dtype.itemsize <= LARGE
+    most = MOST_LASTING if p.lasts(p.b.base.buffer) else MOST_FEW[small]
+    few = m <= most or k <= OUTER
+    here = has_wide_registers() and m > 1 and p.b.rows_lie
+    return here and few and n >= few_rows_tile(p).columns
 
 
 def piece_of(p: TiledProduct, tile: Tile) -> tuple[int, int]:
@@ -429,7 +446,7 @@ def piece_of(p: TiledProduct, tile: Tile) -> tuple[int, int]:
 def reads_columns(p: TiledProduct) -> bool:
     """Whether B is read where it lies, unpacked."""
     m, n, k = map(typical, p.sizes)
-    compact = k * n <= SMALL and typical(p.b.row) == n
+    compact = width_of(p) <= n <= SMALL // max(k, 1) and typical(p.b.row) == n
     few = m <= FEW or has_few_rows(p)
     return p.b.rows_lie and (few or k <= SHALLOW or compact)
 
@@ -469,12 +486,12 @@ def panels_to_copy(p: TiledProduct, tile: Tile) -> tuple[bool, bool]:
     return m >= 2 * tile.rows and n >= (USED_MEETING if meet else USED), False
 
 
-def deepest(kind: str, tile: Tile, part: int, copies: bool, across: bool) -> int:
+def deepest(kind: str, tile: Tile, part: int, how: tuple[bool, bool, bool]) -> int:
     """The depth of a block, at most: what is copied and packed has room."""
-    panel = product.panel_depth(kind, tile)
+    panel, (copies, across, tall) = product.panel_depth(kind, tile), how
     if not copies:
         return panel
-    if tile.rows > outer_tile(kind).rows:
+    if tall:
         return computed(min, panel, panels.copied(kind) // part)
     room = product.copied(kind, across) // part
     return computed(min, panel, room if across else room - product.SKEW)
@@ -510,7 +527,7 @@ def in_rows(p: TiledProduct, given: Matrix) -> Matrix:
     """A matrix with contiguous rows."""
     m, k = given.shape
     wide = outer_tile(p.kind).columns
-    base = order(p, given, (k, wide, 1), (k, GROUP), GROUP * k, m * k)
+    base = order(p, given, (k, wide, 1), (k, GROUP), GROUP * k, m * k, wide)
     return Matrix(base, given.shape, k, 1, p.ranges[1] * m * k, m * k)
 
 
@@ -535,7 +552,7 @@ def in_panels(p: TiledProduct, tile: Tile) -> Matrix:
         part, size, jump = (n, rows), rows * columns, columns * k
     else:  # a part is a panel, of which the launch's are neighbours
         part, size, jump = (columns, k), columns * k, wide
-    base = order(p, p.b, (columns, jump, columns), part, size, member)
+    base = order(p, p.b, (columns, jump, columns), part, size, member, wide)
     return Matrix(base, p.b.shape, columns, 1, p.ranges[1] * member, member)
 
 
@@ -546,7 +563,7 @@ def order(
     part: tuple[int, int],
     size: int,
     member: int,
-    wide: int = 0,
+    wide: int,
 ) -> Address:
     """The launch that puts a matrix in another order; where it then lies.
 
@@ -558,16 +575,17 @@ def order(
     parts = parts_of(columns, part[0]) * parts_of(rows, part[1])
     buffer = PlannedBuffer(ARENA, given.base.buffer.dtype, p.batch * member, name="ordered")
     step, jump, pad = to
+    known = None if has_wide_registers() else wide
     words = product.OrderWords(
         source=given.base, target=Address(buffer), along_p=given.column, along_q=given.row,
-        step=step, jump=jump, pad=pad, p=columns, q=rows, part_p=part[0], part_q=part[1],
+        step=step, jump=jump, pad=pad, wide=wide, p=columns, q=rows, part_p=part[0], part_q=part[1],
         parts=parts, size=size, member=member, pieces=p.batch * parts, inner=p.ranges[1],
         outer_source=given.outer, inner_source=given.inner,
     ).listed()  # fmt: skip
     p.launches.append(
         Launch(
-            function=f"order_{tiled(kind)}" + (f"_{wide}" if wide else ""),
-            text=lambda name: product.order_text(name, kind, wide or outer_tile(kind).columns),
+            function=f"order_{tiled(kind)}",
+            text=lambda name: product.order_text(name, kind, known),
             words=words,
             reads=(whole(given.base.buffer),),
             writes=(whole(buffer),),

@@ -19,9 +19,10 @@ from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.registers.vector import V, mad, select, width
 
 FLAT = 256  # bytes of a tile of one row
-_FEW = {2: 8, 4: 4, 8: 3}  # rows, and vectors of a tile of so few
-MOST_FEW = max(_FEW)
 TALL = 12  # rows of a tile where registers are 32 of 512 bits
+_FEW = {2: 8, 4: 4, 9: 3, TALL: 2}  # rows, and vectors of a tile of so few
+MOST_FEW = 2 * TALL, 4 * TALL  # rows that count as few: beside any matrix, one that a cache holds
+MOST_LASTING = 8  # the same beside one that is packed once for all turns of a loop
 AHEAD = 16  # rows of a matrix that is read once are asked for before they are needed
 
 
@@ -74,8 +75,9 @@ def product_tile(kind: str) -> Tile:
 
 def few_tile(kind: str, rows: int) -> Tile:
     """The tile of few rows, which meet B where it lies: so wide that its rows are long reads."""
-    high = next(height for height in _FEW if rows <= height)
-    return replace(outer_tile(kind), rows=high, vectors=_FEW[high])
+    high = -(-rows // -(-rows // TALL))
+    least = next(height for height in _FEW if high <= height)
+    return replace(outer_tile(kind), rows=high if high > 4 else least, vectors=_FEW[least])
 
 
 def flat_tile(kind: str, columns: int) -> Tile:
@@ -150,8 +152,7 @@ class _Turns:
     @property
     def once(self) -> bool:
         """Whether B is read by one tile of rows only."""
-        few = self.tile.rows <= MOST_FEW and self.tile.columns > outer_tile(self.kind).columns
-        return self.tile.rows == 1 or (few and has_wide_registers())
+        return self.tile.rows == 1
 
     def several(self, k: V, *sums: V) -> list[V]:
         """As much depth as a vector has lanes, of contiguous rows."""
