@@ -109,7 +109,11 @@ targeted:
   br label %launch
 launch:
   %target = phi ptr [null, %aim], [%into, %targeted]
-  %out = call ptr @launched(ptr %program, ptr %operands, ptr %slots, ptr %target)
+  %streamAt = getelementptr ptr, ptr %args, i64 5
+  %streamObject = load ptr, ptr %streamAt
+  %out = call ptr @launched(
+    ptr %program, ptr %operands, ptr %slots, ptr %streamObject, ptr %target
+  )
   ret ptr %out"""
 CALL_STRAIGHT = """
   %function = call ptr @PyTuple_GetItem(ptr %program, i64 6)
@@ -124,6 +128,7 @@ declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyLong_FromLongLong(i64)
 declare ptr @tensor_of(ptr)
 declare ptr @PyObject_CallObject(ptr, ptr)
+declare ptr @PyObject_CallOneArg(ptr, ptr)
 @true = external global i8
 define i64 @at(ptr %words, i64 %k) alwaysinline {{
   %place = getelementptr i64, ptr %words, i64 %k
@@ -134,12 +139,6 @@ define void @set(ptr %words, i64 %k, i64 %value) alwaysinline {{
   %place = getelementptr i64, ptr %words, i64 %k
   store i64 %value, ptr %place
   ret void
-}}
-define ptr @made_by(ptr %maker) {{
-  %function = call ptr @PyTuple_GetItem(ptr %maker, i64 0)
-  %given = call ptr @PyTuple_GetItem(ptr %maker, i64 1)
-  %made = call ptr @PyObject_Call(ptr %function, ptr %given, ptr null)
-  ret ptr %made
 }}
 define i1 @placed(ptr %program, ptr %target, ptr %slots) {{
 entry:
@@ -165,7 +164,9 @@ yes:
 no:
   ret i1 false
 }}
-define ptr @launched(ptr %program, ptr %operands, ptr %slots, ptr %target) {{
+define ptr @launched(
+  ptr %program, ptr %operands, ptr %slots, ptr %stream, ptr %target
+) {{
 entry:
   %about = call ptr @words_of(ptr %program, i64 0)
   %is.given = icmp ne ptr %target, null
@@ -199,7 +200,7 @@ gap:
   %g = call i32 @PyTuple_SetItem(ptr %results, i64 %k, ptr %none)
   br label %next
 make:
-  %made = call ptr @made_by(ptr %maker)
+  %made = call ptr @PyObject_CallOneArg(ptr %maker, ptr %stream)
   %is.made = icmp ne ptr %made, null
   br i1 %is.made, label %wrap, label %drop
 wrap:
@@ -218,7 +219,7 @@ between:
   %is.roomy = icmp ne ptr %roomMaker, %none
   br i1 %is.roomy, label %makeRoom, label %check
 makeRoom:
-  %room = call ptr @made_by(ptr %roomMaker)
+  %room = call ptr @PyObject_CallOneArg(ptr %roomMaker, ptr %stream)
   %has.room = icmp ne ptr %room, null
   br i1 %has.room, label %roomy, label %drop
 roomy:
