@@ -138,9 +138,7 @@ class DirectGpu:
         except MemoryError:
             return self.array(shape, dtype, self.whole.empty(size, np.uint8).data, strides)
 
-    def maker(
-        self, shape: Shape, dtype: Any, strides: Shape | None = None
-    ) -> Callable[[int], Any]:
+    def maker(self, shape: Shape, dtype: Any, strides: Shape | None = None) -> Callable[[int], Any]:
         """What makes such an array on this GPU, given its current stream."""
         return POOLS[0].maker(self.index, shape, dtype, strides)
 
