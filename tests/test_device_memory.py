@@ -16,6 +16,8 @@ import pytest
 from adjoint.engine.backends.array.buffers import is_alone
 from adjoint.engine.backends.array.gpu import device_memory
 from adjoint.engine.backends.array.gpu.device_memory import COUNTS, TRACKING, Pools, counts_of
+from adjoint.engine.backends.array.libraries.cudnn import Planned
+from adjoint.engine.backends.array.libraries.prepared import prepared_by
 from adjoint.engine.backends.array.lists.apart import UNKNOWN, owner_of
 from adjoint.engine.core.errors import OutOfMemoryError
 
@@ -145,8 +147,19 @@ class DeviceArray(BaseArray):
         self._init(shape, dtype, data, strides)
 
 
+class Plan(Planned):
+    """What runs a convolution."""
+
+    def __init__(self, run: Any, workspace: int) -> None:
+        self.run, self.workspace = run, workspace
+        self.owner: Any = SimpleNamespace(current=Stream)
+
+    def __call__(self, *given: Any) -> None:
+        self.run(*given)
+
+
 @pytest.fixture
-def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pools]:
+def pools() -> Iterator[Pools]:
     memory = SimpleNamespace(
         BaseMemory=BaseMemory, Memory=Memory, MemoryPool=MemoryPool, MemoryPointer=MemoryPointer,
         OutOfMemoryError=Full,
@@ -164,10 +177,11 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pools]:
     )  # fmt: skip
     Event.passed, Stream.ptr = [], 0
     made = Pools(SimpleNamespace(cuda=cuda, ndarray=DeviceArray))
-    monkeypatch.setattr(device_memory, "POOLS", [made])
+    before, device_memory.POOLS[:] = device_memory.POOLS[:], [made]
     yield made
     TRACKING.stop()
     made.let_go()
+    device_memory.POOLS[:] = before
     COUNTS.pop(INDEX, None)
 
 
@@ -319,6 +333,31 @@ def test_no_piece_is_two_blocks_and_nothing_more_is_taken(pools: Pools, seed: in
         most = max(most, much)
         assert (counts.used.current, counts.used.peak) == (much, most)
         assert counts.blocks.current == len(held) == len(counts.live)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_prepared_convolutions_take_kept_memory_on_the_current_stream(
+    pools: Pools, last: bool
+) -> None:
+    called: list[Any] = []
+
+    def plan(addresses: Any, workspace: int, stream: int) -> None:
+        called.append((addresses, workspace, stream))
+
+    planned = Plan(plan, 700)
+    dtype, shape = np.dtype(np.float32), (2, 3, 4, 5)
+    x, y = (DeviceArray(shape, dtype) for _ in range(2))
+    x.data.device_id = INDEX
+    prepared = prepared_by(planned, x, shape, last, (False, False))
+    Stream.ptr = 5
+    outs = [prepared(x, y) for _ in range(2)]
+    assert outs[0].strides == ((240, 4, 60, 12) if last else None)
+    assert [out.shape for out in outs] == [shape, shape]
+    for (addresses, workspace, stream), out in zip(called, outs, strict=True):
+        assert addresses == (x.data.ptr, y.data.ptr, out.data.ptr)
+        assert (stream, workspace != 0) == (5, True)
+    assert called[0][1] == called[1][1]  # the room to work in was kept
+    assert len({out.data.ptr for out in outs}) == 2
 
 
 def test_memory_of_a_pool_is_one_arrays_and_its_views(pools: Pools) -> None:

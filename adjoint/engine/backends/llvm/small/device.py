@@ -422,11 +422,14 @@ def targets_of(call: Any) -> tuple[Any, ...] | None:
         return None
     if any(len(shape) > DIMENSIONS for shape, _, _ in call.layouts):
         return None
-    return tuple([target_words(*layout, call.device) for layout in call.layouts])
-
-
-def target_words(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, device: int) -> Any:
-    """How an array lies on a device, as native code compares it."""
-    pad = [0] * (DIMENSIONS - len(shape))
-    words = [0, -1, id(dtype), len(shape), *shape, *pad, *strides, *pad, device, 0]
-    return np.array(words, np.int64)
+    pads = [[0] * (DIMENSIONS - len(shape)) for shape, _, _ in call.layouts]
+    return tuple(
+        [
+            # As `wanted_of` says of operands: on this device, at a multiple of 64 bytes.
+            np.array(
+                [0, -1, id(dtype), len(shape), *shape, *pad, *strides, *pad, call.device, 0],
+                np.int64,
+            )
+            for (shape, strides, dtype), pad in zip(call.layouts, pads, strict=True)
+        ]
+    )
