@@ -225,14 +225,16 @@ def blend_both(
         and lies_in_a_row(mean)
         and lies_in_a_row(variance)
         and are_apart(mean._array, variance._array)
-        and new[0]._array.flags.c_contiguous
-        and new[1]._array.flags.c_contiguous
     )
     if not at_once:
         move(tensors, (momentum, unbiased))
-    elif mean._array.__class__ in DEVICE_LAYOUTS:  # type: ignore[union-attr]
+    elif mean._array.__class__ is not ndarray:  # type: ignore[union-attr]
         move_on_device(*tensors, momentum, unbiased)  # type: ignore[arg-type]
-    elif not HOOKS.updates.run(MOVED, tensors, (momentum, unbiased), {}, move):
+    elif (
+        not new[0]._array.flags.c_contiguous
+        or not new[1]._array.flags.c_contiguous
+        or not HOOKS.updates.run(MOVED, tensors, (momentum, unbiased), {}, move)
+    ):
         move(tensors, (momentum, unbiased))
 
 
@@ -271,8 +273,8 @@ def are_apart(x: Any, y: Any) -> bool:
     """Whether dense arrays of one kind of memory share none."""
     if x.__class__ is ndarray or y.__class__ is ndarray:
         return x.__class__ is y.__class__ and not may_share_memory(x, y)
-    first, second = sorted((x, y), key=lambda a: a.data.ptr)
-    return bool(first.data.ptr + first.nbytes <= second.data.ptr)
+    one, other = x.data.ptr, y.data.ptr
+    return bool(one + x.nbytes <= other or other + y.nbytes <= one)
 
 
 def is_worth_a_program(array: Any) -> bool:
