@@ -282,7 +282,6 @@ class InterpretedGpu:
     """What launches kernels: Triton's interpreter, or nothing at all."""
 
     index = 0
-    array = CupyArray
 
     def __init__(self, is_run: bool = True) -> None:
         from adjoint.engine.backends.triton.program.faults import FaultBoard

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from os.path import dirname
 from typing import Any
@@ -286,7 +287,7 @@ class Pools:
         units = (size + UNIT - 1) // UNIT
         kept, waiting, hand_out = self.kept, self.waiting, self.hand_out
         serve, allocator = self.serve, self.cupy.cuda.get_allocator
-        new, fill = self.quick()
+        new, fill = self.quick
 
         def asked() -> Any:
             if strides is None:
@@ -307,6 +308,7 @@ class Pools:
 
         return make if size and new is not None else lambda stream: asked()
 
+    @cached_property
     def quick(self) -> tuple[Any, Any]:
         """CuPy's functions that make an array and say how it lies; None where they are not so.
 

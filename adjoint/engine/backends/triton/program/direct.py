@@ -89,7 +89,6 @@ class DirectMachine(Protocol):
 
     index: int
     faults: FaultBoard
-    array: Callable[..., Any]  # `empty`, which may raise what CuPy raises
 
     def enter(self) -> tuple[int, Any]: ...
     def leave(self, before: Any) -> None: ...
