@@ -40,7 +40,7 @@ GIB, MIB = 1 << 30, 1 << 20
 VARIABLE = "ADJOINT_TRACK_MEMORY"  # has lines noted from the beginning
 FULL = 2  # the runtime's number for an allocation that failed
 UNIT = 512  # bytes that CuPy's pool rounds sizes up to a multiple of
-TRIES = 8  # while other threads keep pieces, before memory is said to be out
+TRIES = 8  # while other threads keep pieces
 PER_THREAD = 2  # the driver's handle of a stream that is another one in every thread
 
 
@@ -240,7 +240,6 @@ class Pools:
             except full:
                 memory = self.last_try(pool, size)
             except PiecesKept:
-                self.give_back()
                 memory = self.second_try(pool, size)
             if not size:
                 return pointer(memory, 0)
@@ -349,10 +348,15 @@ class Pools:
 
     def second_try(self, pool: Any, size: int) -> Any:
         """Memory after what was kept is the pool's again."""
-        try:
-            return pool.malloc(size).mem
-        except (self.memory.OutOfMemoryError, PiecesKept):  # others keep some at the same time
-            return self.last_try(pool, size)
+        for _ in range(TRIES):
+            self.give_back()
+            try:
+                return pool.malloc(size).mem
+            except self.memory.OutOfMemoryError:
+                break
+            except PiecesKept:  # by another thread meanwhile
+                pass
+        return self.last_try(pool, size)
 
     def last_try(self, pool: Any, size: int) -> Any:
         """Memory after all that can be let go was, of every pool; or an error that tells."""
