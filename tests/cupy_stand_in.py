@@ -282,7 +282,6 @@ class InterpretedGpu:
     """What launches kernels: Triton's interpreter, or nothing at all."""
 
     index = 0
-    array = CupyArray
 
     def __init__(self, is_run: bool = True) -> None:
         from adjoint.engine.backends.triton.program.faults import FaultBoard
@@ -299,8 +298,10 @@ class InterpretedGpu:
         order = sorted(range(len(shape)), key=lambda d: -strides[d])
         return CupyArray(tuple(shape[d] for d in order), dtype).transpose(np.argsort(order))
 
-    def strider(self, shape: Any, strides: Any, dtype: Any) -> Callable[[], Any]:
-        return lambda: self.strided(shape, dtype, strides)
+    def maker(self, shape: Any, dtype: Any, strides: Any = None) -> Callable[[int], Any]:
+        if strides is None:
+            return lambda stream: CupyArray(shape, dtype)
+        return lambda stream: self.strided(shape, dtype, strides)
 
     def read(self, word: Any) -> int:
         return int(word[0])

@@ -17,6 +17,7 @@ import numpy as np
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.ops.nn.channel_norm import blend_both
 
 OFTEN = 8  # calls of a kind, of which the later ones are found
 RNG = np.random.default_rng(11)
@@ -193,6 +194,32 @@ def check_multiples() -> None:
         (x * 1).add_(leaf, alpha=alpha).sum().backward()
         assert leaf.grad is not None
         np.testing.assert_array_equal(leaf.grad.cpu().numpy(), np.full((5, 7), alpha, np.float32))
+
+
+def check_statistics(dtype: Any = ad.float32) -> None:
+    """Running statistics as the CPU moves them, of a batch each, of weights that differ, in place;
+    what is not written at once by native code is written all the same."""
+    with counted("meet_into") as found:
+        for k in range(OFTEN):
+            momentum, few = 1 / (k + 2), k % 3 + 5
+            host = [numbers(6).to(dtype), numbers(6).to(dtype), numbers(1, 6, 1), numbers(1, 6, 1)]
+            there = [x.to("cuda") for x in host]
+            there[2].requires_grad_()
+            places = [x.data_ptr() for x in there]
+            for x in (host, there):
+                blend_both((x[0], x[1]), (x[2], x[3]), momentum, few)
+            for x, want in zip(there, host, strict=True):
+                same(x.detach(), want, f"statistics {dtype} {k}")
+            assert [x.data_ptr() for x in there] == places
+            assert [x._version for x in there] == [x._version for x in host] == [1, 1, 0, 0]
+            assert not there[0].requires_grad
+    assert found[0], dtype
+    whole = numbers(12).to("cuda")
+    want = whole.cpu()
+    for x in (want, whole):  # one that begins at an odd place, and one that is a view
+        new = [y.to(x.device) for y in (ad.full((6,), 2.0), ad.full((6,), 3.0))]
+        blend_both((x[1:7], x[6:]), (new[0], new[1]), 0.25, 4)
+    same(whole, want, "views")
 
 
 def check_draw(draw: str, layout: str, dtype: Any = ad.float32) -> None:
@@ -499,6 +526,8 @@ def main() -> None:
         check_late_fault(name)
     check_empty()
     check_multiples()
+    check_statistics()
+    check_statistics(ad.bfloat16)
     check_bags()
     print("all cases hold")
 

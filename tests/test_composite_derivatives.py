@@ -320,6 +320,7 @@ WITHIN = {
     "weighted_half",  # of rules of transforms
     "embedding_sparse",
     "moved_statistic",  # off the tape
+    "moved_statistics",
     "sort",
     "solve_factored",  # of more rows: tests/test_matrix_fragments.py
     "sparse_matmul",

@@ -5,14 +5,19 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
+from itertools import pairwise
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from adjoint.engine.backends.array.buffers import is_alone
 from adjoint.engine.backends.array.gpu import device_memory
 from adjoint.engine.backends.array.gpu.device_memory import COUNTS, TRACKING, Pools, counts_of
+from adjoint.engine.backends.array.libraries.cudnn import Planned
+from adjoint.engine.backends.array.libraries.prepared import prepared_by
 from adjoint.engine.backends.array.lists.apart import UNKNOWN, owner_of
 from adjoint.engine.core.errors import OutOfMemoryError
 
@@ -112,6 +117,10 @@ class Event:
         Event.passed.append(self.stream)
 
 
+class Stream:
+    ptr = 0  # of the current one
+
+
 class Device:
     def __init__(self, index: int) -> None:
         assert index == INDEX
@@ -120,8 +129,37 @@ class Device:
     def __exit__(self, *_: object) -> None: ...
 
 
+class BaseArray:
+    """What says where an array is, and how it lies."""
+
+    base, flags = None, "C"
+
+    def _init(self, shape: Any, dtype: Any, data: Any, strides: Any = None) -> None:
+        self.shape, self.dtype, self.data, self.strides = shape, dtype, data, strides
+        self.size = prod(shape)
+        self.nbytes = self.size * dtype.itemsize
+
+
+class DeviceArray(BaseArray):
+    def __init__(self, shape: Any, dtype: Any, data: Any = None, strides: Any = None) -> None:
+        pools = device_memory.POOLS[0] if data is None else None
+        data = pools.cupy.cuda.alloc(prod(shape) * dtype.itemsize) if pools else data
+        self._init(shape, dtype, data, strides)
+
+
+class Plan(Planned):
+    """What runs a convolution."""
+
+    def __init__(self, run: Any, workspace: int) -> None:
+        self.run, self.workspace = run, workspace
+        self.owner: Any = SimpleNamespace(current=Stream)
+
+    def __call__(self, *given: Any) -> None:
+        self.run(*given)
+
+
 @pytest.fixture
-def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pools]:
+def pools() -> Iterator[Pools]:
     memory = SimpleNamespace(
         BaseMemory=BaseMemory, Memory=Memory, MemoryPool=MemoryPool, MemoryPointer=MemoryPointer,
         OutOfMemoryError=Full,
@@ -131,15 +169,19 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pools]:
         CUDARuntimeError=CUDARuntimeError,
         memGetInfo=lambda: (TOTAL - Driver.taken, TOTAL),
     )
+    allocators: list[Any] = []
     cuda = SimpleNamespace(
-        memory=memory, runtime=runtime, set_allocator=lambda f: None, Event=Event, Device=Device
-    )
-    Event.passed = []
-    made = Pools(SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(device_memory, "POOLS", [made])
+        memory=memory, runtime=runtime, set_allocator=allocators.append, Event=Event,
+        Device=Device, get_current_stream=Stream, get_allocator=lambda: allocators[-1],
+        alloc=lambda size: allocators[-1](size),
+    )  # fmt: skip
+    Event.passed, Stream.ptr = [], 0
+    made = Pools(SimpleNamespace(cuda=cuda, ndarray=DeviceArray))
+    before, device_memory.POOLS[:] = device_memory.POOLS[:], [made]
     yield made
     TRACKING.stop()
-    made.default.free_all_blocks()
+    made.let_go()
+    device_memory.POOLS[:] = before
     COUNTS.pop(INDEX, None)
 
 
@@ -156,7 +198,7 @@ def test_blocks_and_segments_are_counted(pools: Pools) -> None:
     counts.used.reset_peak()
     del b
     assert (counts.used.peak, counts.used.freed) == (1536, 1024 + 512)
-    pools.default.free_all_blocks()
+    pools.let_go()
     assert (counts.reserved.current, counts.reserved.peak) == (1024, 1536)
     del again
     assert counts.live == {}
@@ -214,10 +256,108 @@ def test_blocks_wait_for_other_streams(pools: Pools) -> None:
     assert len(pools.waiting) == 1
     assert pools.serve(UNIT).ptr != address  # the stream is not done with it
     Event.passed.append(stream)
-    assert address in {pools.serve(UNIT).ptr for _ in range(2)}
+    both = [pools.serve(UNIT) for _ in range(2)]
+    assert address in {p.ptr for p in both}
     assert not pools.waiting
     other = SimpleNamespace(data=SimpleNamespace(mem=BaseMemory()))  # another library's
     pools.used_by(other, stream)
+
+
+def taken() -> tuple[int, int]:
+    counts = counts_of(INDEX)
+    return counts.segments.allocated, counts.reserved.current // UNIT
+
+
+def test_pieces_are_kept_by_stream_and_size(pools: Pools) -> None:
+    first = pools.serve(700).ptr
+    assert pools.serve(1024).ptr == first  # of as many units
+    Stream.ptr = 5
+    assert pools.serve(1024).ptr == first  # it went back to the pool, which needed memory
+    assert taken() == (1, 2)
+    others = [pools.serve(UNIT) for _ in range(3)]
+    assert taken() == (4, 5)
+    held = others[0].ptr
+    del others
+    pools.serve(3 * UNIT)  # of which there is none: all is the pool's again
+    assert not any(map(len, list(pools.kept.values())[:-1]))
+    pools.let_go()
+    assert taken()[1] == 0
+    assert pools.serve(UNIT).ptr != held
+
+
+def test_memory_of_other_pools_and_of_every_threads_stream_is_not_kept(pools: Pools) -> None:
+    apart = pools.fresh()
+    serve = pools.serving(apart)
+    serve(UNIT)
+    Stream.ptr = device_memory.PER_THREAD
+    pools.serve(UNIT)
+    assert not any(pools.kept.values())
+    assert (len(apart.free), len(pools.default.free)) == (1, 1)
+
+
+def test_arrays_are_made_of_what_is_kept(pools: Pools) -> None:
+    dtype = np.dtype(np.float32)
+    make = pools.maker(INDEX, (4, 8), dtype, (4, 16))
+    counts = counts_of(INDEX)
+    first = make(0)
+    assert (first.shape, first.strides, first.data.mem.size) == ((4, 8), (4, 16), UNIT)
+    at = first.data.ptr
+    del first
+    again, other = make(0), make(0)
+    assert again.data.ptr == at != other.data.ptr
+    assert (type(again), counts.blocks.current, counts.asked()) == (DeviceArray, 2, 256)
+    del again
+    pools.cupy.cuda.set_allocator(pools.serving(pools.fresh()))  # as for graphs
+    assert make(0).data.ptr != at
+    assert pools.maker(INDEX, (0, 8), dtype)(0).size == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_piece_is_two_blocks_and_nothing_more_is_taken(pools: Pools, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    held: list[Any] = []
+    counts, most, steps = counts_of(INDEX), 0, 300
+    for _ in range(steps):
+        Stream.ptr = int(rng.integers(2))
+        if held and rng.random() < 0.5:
+            held.pop(int(rng.integers(len(held))))
+        elif rng.random() < 0.05:
+            pools.let_go()
+        else:
+            held.append(pools.serve(int(rng.integers(1, 4 * UNIT))))
+            if rng.random() < 0.1:
+                pools.used_by(SimpleNamespace(data=held[-1]), SimpleNamespace(ptr=9))
+        spans = sorted((p.ptr, p.ptr + p.mem.size) for p in held)
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+        much = sum(p.mem.size for p in held)
+        most = max(most, much)
+        assert (counts.used.current, counts.used.peak) == (much, most)
+        assert counts.blocks.current == len(held) == len(counts.live)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_prepared_convolutions_take_kept_memory_on_the_current_stream(
+    pools: Pools, last: bool
+) -> None:
+    called: list[Any] = []
+
+    def plan(addresses: Any, workspace: int, stream: int) -> None:
+        called.append((addresses, workspace, stream))
+
+    planned = Plan(plan, 700)
+    dtype, shape = np.dtype(np.float32), (2, 3, 4, 5)
+    x, y = (DeviceArray(shape, dtype) for _ in range(2))
+    x.data.device_id = INDEX
+    prepared = prepared_by(planned, x, shape, last, (False, False))
+    Stream.ptr = 5
+    outs = [prepared(x, y) for _ in range(2)]
+    assert outs[0].strides == ((240, 4, 60, 12) if last else None)
+    assert [out.shape for out in outs] == [shape, shape]
+    for (addresses, workspace, stream), out in zip(called, outs, strict=True):
+        assert addresses == (x.data.ptr, y.data.ptr, out.data.ptr)
+        assert (stream, workspace != 0) == (5, True)
+    assert called[0][1] == called[1][1]  # the room to work in was kept
+    assert len({out.data.ptr for out in outs}) == 2
 
 
 def test_memory_of_a_pool_is_one_arrays_and_its_views(pools: Pools) -> None:

@@ -181,6 +181,12 @@ def test_multiples() -> None:
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_statistics(dtype: str) -> None:
+    calls.check_statistics(getattr(calls.ad, dtype))
+
+
+@pytest.mark.cuda
 def test_empty() -> None:
     calls.check_empty()
 

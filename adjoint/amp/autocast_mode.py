@@ -77,7 +77,8 @@ class ActiveAutocast:
         kwargs: dict[str, Any],
     ) -> Any:
         """A function with its tensors cast, and no further casts inside."""
-        device = _device_type((*args, *kwargs.values()))
+        values = (*args, *kwargs.values()) if kwargs else args
+        device = _device_type(values)
         policy = None if device is None else policies.get(device)
         if device is None or policy is None or not self.settings.of(device).enabled:
             return fn(*args, **kwargs)
@@ -87,10 +88,10 @@ class ActiveAutocast:
         if wide is not None:
             fn = wide
         elif policy != "fp32" or kwargs.get("dtype") is None:
-            names = list(kwargs)
-            cast = self.cast(policy, device, (*args, *kwargs.values()))
+            cast = self.cast(policy, device, values)
+            if kwargs:
+                kwargs = dict(zip(kwargs, cast[len(args) :], strict=True))
             args = tuple(cast[: len(args)])
-            kwargs = dict(zip(names, cast[len(args) :], strict=True))
         context = CONTEXT
         active, context.autocast, context.plain = context.autocast, None, context.settled
         try:  # `context.having(autocast=None)`, at a fraction of its time

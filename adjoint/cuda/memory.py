@@ -130,7 +130,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 def empty_cache() -> None:
     """Give the pool's unused memory back to the driver."""
     if is_available():
-        device_memory.POOLS[0].default.free_all_blocks()
+        device_memory.POOLS[0].let_go()
         cupy().get_default_pinned_memory_pool().free_all_blocks()
 
 

@@ -38,6 +38,7 @@ ELSEWHERE = frozenset(
     "recurrent_network recurrent_network_gradient "  # tests/test_recurrent_networks.py
     "max_pool_of_channels "  # of images in that order: tests/test_native_pooling.py
     "constant_pad one_hot embedding_bag embedding_bag_max embedding_bag_gradient "  # where nobody looks on: tests/test_native_padding.py, test_middling_picks.py
+    "moved_statistics "  # of eager mode on a GPU: tests/test_small_calls_on_a_gpu.py
     "moved_statistic ctc_loss_small".split()  # within others, of few elements: tests/test_small_rows.py
 )
 

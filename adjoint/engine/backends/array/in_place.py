@@ -250,7 +250,7 @@ def compute_on_device(record: Record, target: Any, *others: Any) -> bool:
             if array.__class__ is not into.__class__ or not are_apart(array, into):
                 return False
     try:
-        if record.met and met_into(record, (target, *others), {}, into):
+        if record.met and met_into(record, (target, *others), {}, (into,)):
             return True
         faults.LATEST.append((record.name, None, 0))
         return bool(HOOKS.fragments.compute_into(record, target, *others))
@@ -259,25 +259,34 @@ def compute_on_device(record: Record, target: Any, *others: Any) -> bool:
 
 
 def met_into(
-    record: Record, operands: tuple[Any, ...], params: dict[str, Any], into: Array
+    record: Record, operands: tuple[Any, ...], params: dict[str, Any], into: tuple[Array, ...]
 ) -> bool:
-    """Put what a record gives into an array of a GPU's, if native code finds how."""
+    """Put what a record gives into arrays of a GPU's, if native code finds how."""
     done = HOOKS.meet_into(record.name, record.met, operands, params, switches.computed_with, into)
     return done is True
 
 
-def draw_into(
-    record: Record, operands: tuple[Any, ...], params: dict[str, Any], target: Any
+def put_into(
+    record: Record, operands: tuple[Any, ...], params: dict[str, Any], *targets: Any
 ) -> bool:
-    """Draw into the memory of a GPU's tensor, if such a draw was met before."""
+    """Have a record write its results to the memory of a GPU's tensors, if it was met before.
+
+    They lie apart from each other and from what is read, but for elements that are written where
+    they were read.
+    """
     if not record.met or faults.BLOCKING or LISTENERS:
         return False
     try:
-        return met_into(record, operands, params, target._array)
+        into = tuple([target._array for target in targets])
+        if not met_into(record, operands, params, into):
+            return False
     except MemoryError:  # Python's way tries again, and says what is wrong
         return False
+    for target in targets:
+        target._storage.version += 1
+    return True
 
 
 HOOKS.compute_into = compute_into
 HOOKS.compute_large = compute_with_all_cores
-HOOKS.draw_into = draw_into
+HOOKS.put_into = put_into

@@ -288,7 +288,7 @@ class Hooks:
     compute_large: Callable[..., Any] = (
         _unset  # the same by one program, where it has many elements
     )
-    draw_into: Callable[..., bool] = _unset  # a draw in the memory of a GPU's tensor
+    put_into: Callable[..., bool] = _unset  # results in the memory of a GPU's tensors
     prepared_step: Callable[..., Any] = _unset  # a library's operation on such operands
     attach: Callable[..., Any] = _unset  # the tape alone: autodiff.tape.tape
     bind: Callable[..., Any] = _unset  # everything else: core.operations.dispatch
@@ -353,7 +353,7 @@ class Hooks:
     device_entry: Callable[..., Any] = _unset  # what a GPU's fragment is found by: backends.llvm
     meeting_on: Callable[..., Any] = _unset  # native code that finds them: the same
     meet_on_device: Callable[..., Any] = _unset  # the same on the current stream: backends.triton
-    meet_into: Callable[..., Any] = _unset  # the same, the result into an array that is there
+    meet_into: Callable[..., Any] = _unset  # the same, the results into arrays that are there
     meet_straight: Callable[..., Any] = _unset  # a function of tensors there: backends.triton
     straight_entry: Callable[..., Any] = _unset  # what that is found by: backends.llvm
     meet_call: Callable[..., Any] = _unset  # the same of a public function's, to tensors

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 # Versions of inference tensors count up from here, so that one comparison finds them out.
 INFERENCE_VERSION = -(1 << 62)
-# The fields that `plain` is about.
-_DECIDING = frozenset(
-    "levels capture autocast anomaly inference saved_hooks reference observers takers".split()
+# The fields that `plain` is about,
+_SETTLING = frozenset(  # but autocast, which `settled` leaves aside
+    "levels capture anomaly inference saved_hooks reference observers takers".split()
 )
 
 
@@ -58,9 +58,11 @@ class Context(threading.local):
         own = self.__dict__  # looked up once: each attribute of a thread's takes longer
         before = {name: own[name] if name in own else getattr(self, name) for name in fields}
         own.update(fields)
-        if _DECIDING.isdisjoint(fields):
-            return before
         get = own.get  # what is not there is off
+        if _SETTLING.isdisjoint(fields):
+            if "autocast" in fields:
+                own["plain"] = get("settled", True) and fields["autocast"] is None
+            return before
         undisturbed = not (
             get("levels")
             or get("capture") is not None

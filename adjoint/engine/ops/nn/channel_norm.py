@@ -166,6 +166,29 @@ MOVED_STATISTIC = composite(
 )
 
 
+def _moved_both(
+    mean: Tensor, variance: Tensor, new_mean: Tensor, new_variance: Tensor,
+    kept: Any, momentum: Any, scale: Any,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    pairs = (mean, new_mean), (variance, new_variance * scale)
+    moved_mean, moved_variance = [
+        (widen(old) * kept + new.reshape(old.shape) * momentum).to(old.dtype) for old, new in pairs
+    ]
+    return moved_mean, moved_variance
+
+
+# Both statistics as one program that writes to them, on a GPU. What a new one leaves of the old is
+# given too: 1 - momentum is rounded as a float of Python's.
+MOVED_STATISTICS = composite(
+    "moved_statistics",
+    _moved_both,
+    operands=("mean", "variance", "new_mean", "new_variance", "kept", "momentum", "scale"),
+    outputs=2,
+    fragment="composed",
+    given_floats=True,
+)
+
+
 def blend(running: Tensor | None, new: Tensor, momentum: float, scale: float | None = None) -> None:
     """Move a running statistic towards a new value, by then scaled, in place."""
     if running is not None:
@@ -180,6 +203,7 @@ def blend_both(
 
     It gives the same numbers, and on the CPU is made where they are moved often.
     """
+    mean, variance = running
     unbiased = n / max(n - 1, 1)
 
     def move(tensors: Any, numbers: Any) -> None:
@@ -190,22 +214,42 @@ def blend_both(
             if variance is not None:
                 variance.copy_(MOVED_STATISTIC(variance, new[1], *numbers))
 
-    tensors = (*running, *new)
+    tensors = (mean, variance, *new)
     at_once = (
         CONTEXT.settled
         and CONTEXT.before_write is None
         and type(momentum) is float
-        and running[0] is not None
-        and running[1] is not None
-        and is_worth_a_program(running[0]._array)
-        and lies_in_a_row(running[0])
-        and lies_in_a_row(running[1])
-        and are_apart(running[0]._array, running[1]._array)
-        and new[0]._array.flags.c_contiguous
-        and new[1]._array.flags.c_contiguous
+        and mean is not None
+        and variance is not None
+        and is_worth_a_program(mean._array)
+        and lies_in_a_row(mean)
+        and lies_in_a_row(variance)
+        and are_apart(mean._array, variance._array)
     )
-    if not at_once or not HOOKS.updates.run(MOVED, tensors, (momentum, unbiased), {}, move):
+    if not at_once:
         move(tensors, (momentum, unbiased))
+    elif mean._array.__class__ is not ndarray:  # type: ignore[union-attr]
+        move_on_device(*tensors, momentum, unbiased)  # type: ignore[arg-type]
+    elif (
+        not new[0]._array.flags.c_contiguous
+        or not new[1]._array.flags.c_contiguous
+        or not HOOKS.updates.run(MOVED, tensors, (momentum, unbiased), {}, move)
+    ):
+        move(tensors, (momentum, unbiased))
+
+
+def move_on_device(
+    mean: Tensor, variance: Tensor, new_mean: Tensor, new_variance: Tensor,
+    momentum: float, unbiased: float,
+) -> None:  # fmt: skip
+    """The same of statistics on a GPU, which lie in rows."""
+    statistics = mean, variance, new_mean, new_variance
+    operands = *statistics, 1 - momentum, momentum, unbiased
+    if not HOOKS.put_into(MOVED_STATISTICS, operands, {}, mean, variance):
+        with CONTEXT.having(grad_enabled=False):
+            moved = MOVED_STATISTICS(*operands)
+            mean.copy_(moved[0])
+            variance.copy_(moved[1])
 
 
 MOVED = ("running statistics",)
@@ -229,8 +273,8 @@ def are_apart(x: Any, y: Any) -> bool:
     """Whether dense arrays of one kind of memory share none."""
     if x.__class__ is ndarray or y.__class__ is ndarray:
         return x.__class__ is y.__class__ and not may_share_memory(x, y)
-    first, second = sorted((x, y), key=lambda a: a.data.ptr)
-    return bool(first.data.ptr + first.nbytes <= second.data.ptr)
+    one, other = x.data.ptr, y.data.ptr
+    return bool(one + x.nbytes <= other or other + y.nbytes <= one)
 
 
 def is_worth_a_program(array: Any) -> bool:

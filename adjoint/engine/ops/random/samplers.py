@@ -43,8 +43,7 @@ def fill(
     values = prod(shape) * (2 if dtype.is_complex else 1)
     drawn = source.draw(blocks(values, word_bits(law, dtype)))
     how = {"law": law, "args": args, "shape": shape, "dtype": dtype, "device": device}
-    if HOOKS.draw_into(RANDOM, drawn, how, like):
-        like._storage.version += 1
+    if HOOKS.put_into(RANDOM, drawn, how, like):
         return like
     return RANDOM(*drawn, **how)
 

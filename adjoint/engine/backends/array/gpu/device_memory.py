@@ -6,6 +6,14 @@ Note [counted memory]
     for memory: eager operations, arenas of compiled programs, workspaces. Counting takes about a
     microsecond a piece. Counters are plain integers: Python switches threads, and collects
     garbage, at calls and jumps only, of which `n += x` has none.
+
+Note [kept pieces]
+    A step asks for the same sizes as the one before. So pieces of the default pool that nobody has
+    any longer are kept by device, stream and size, and handed out again without CuPy's pool being
+    asked: its order is the stream's, as it is in that pool. There they count as taken, and could
+    not be joined with what is beside them; so all of them go back to it before it takes a segment
+    from the driver, before its unused memory is let go, and before memory is said to be out. What
+    other streams use, and memory of other pools (of graphs that are captured), is not kept.
 """
 
 from __future__ import annotations
@@ -14,11 +22,15 @@ import gc
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
 from os.path import dirname
 from typing import Any
+
+import numpy as np
 
 from adjoint.engine.core.errors import OutOfMemoryError, pass_over
 from adjoint.engine.core.origins import Where, place_now, told_place
@@ -27,6 +39,9 @@ from adjoint.engine.tensor.holders import largest_storages
 GIB, MIB = 1 << 30, 1 << 20
 VARIABLE = "ADJOINT_TRACK_MEMORY"  # has lines noted from the beginning
 FULL = 2  # the runtime's number for an allocation that failed
+UNIT = 512  # bytes that CuPy's pool rounds sizes up to a multiple of
+TRIES = 8  # while other threads keep pieces
+PER_THREAD = 2  # the driver's handle of a stream that is another one in every thread
 
 
 @dataclass(slots=True)
@@ -61,6 +76,9 @@ class MemoryCount:
 # A block that somebody has: its bytes, those asked for, the line, if lines are noted. A plain
 # tuple: one is made for every piece.
 Piece = tuple[int, int, Where | None]
+# What a block is made of: CuPy's memory, its address, bytes and device, who counts it, and where it
+# is kept when nobody has it (Note [kept pieces]), or None.
+Room = tuple[Any, int, int, int, "DeviceCounts", "list[Any] | None"]
 
 
 @dataclass(slots=True)
@@ -135,6 +153,10 @@ def counts_of(index: int) -> DeviceCounts:
     return counts
 
 
+class PiecesKept(Exception):
+    """Raised through CuPy's pool that would take a segment while pieces are kept."""
+
+
 class Pools:
     """The pools of a process; one serves all who do not ask for another."""
 
@@ -144,13 +166,21 @@ class Pools:
         self.elsewhere: dict[int, list[Any]] = {}  # other streams that use blocks, by address
         self.block, self.segment = _classes(self.memory, self.elsewhere)
         self.waiting: deque[tuple[Any, list[Any]]] = deque()  # used by other streams until then
-        self.default = self.fresh()
-        self.serve: Callable[[int], Any] = self.serving(self.default)
+        self.kept: dict[tuple[int, int, int], list[Room]] = {}  # by device, stream and units
+        self.default = self.memory.MemoryPool(self.take_last)
+        self.hand_out = self.handing()
+        self.serve: Callable[[int], Any] = self.keeping(self.serving(self.default))
         cupy.cuda.set_allocator(self.serve)
 
     def fresh(self) -> Any:
         """A pool of its own."""
         return self.memory.MemoryPool(self.take)
+
+    def take_last(self, size: int) -> Any:
+        """`take` for the pool whose pieces are kept: they go back first, and it looks again."""
+        if any(self.kept.values()):
+            raise PiecesKept
+        return self.take(size)
 
     def take(self, size: int) -> Any:
         """Memory from the driver, within the limit; CuPy lets go of what is unused and asks again
@@ -171,42 +201,162 @@ class Pools:
         segment.counts = counts
         return self.memory.MemoryPointer(segment, 0)
 
-    def serving(self, pool: Any) -> Callable[[int], Any]:
-        """What hands out memory of a pool in counted blocks."""
-        malloc, pointer, block_class = pool.malloc, self.memory.MemoryPointer, self.block
-        full, waiting = self.memory.OutOfMemoryError, self.waiting
+    def handing(self) -> Callable[[Room, int], Any]:
+        """What hands out a room as a counted block, for so many bytes."""
+        pointer, block_class = self.memory.MemoryPointer, self.block
 
-        def serve(size: int) -> Any:
-            if waiting:
-                self.release()
-            try:
-                memory = malloc(size).mem
-            except full:
-                memory = self.last_try(pool, size)
-            if not size:
-                return pointer(memory, 0)
+        def hand_out(room: Room, size: int) -> Any:
             block = block_class()
-            block.ptr = address = memory.ptr
-            block.size = room = memory.size
-            block.device_id = index = memory.device_id
-            block.memory = memory
-            block.counts = counts = COUNTS.get(index) or counts_of(index)
-            piece = (room, size, place_now() if TRACKING.on else None)
+            block.room = room
+            _, address, much, index, counts, _ = room
+            block.ptr, block.size, block.device_id = address, much, index
+            piece = (much, size, place_now() if TRACKING.on else None)
             counts.live[address] = piece
             blocks, used = counts.blocks, counts.used  # `Count.add`, without its calls
             blocks.allocated += 1
             blocks.current = many = blocks.current + 1
             if many > blocks.peak:
                 blocks.peak = many
-            used.allocated += room
-            used.current = much = used.current + room
-            if much > used.peak:
-                used.peak = much
+            used.allocated += much
+            used.current = held = used.current + much
+            if held > used.peak:
+                used.peak = held
             if TRACKING.history is not None:
                 TRACKING.note("alloc", address, piece)
             return pointer(block, 0)
 
+        return hand_out
+
+    def serving(self, pool: Any) -> Callable[..., Any]:
+        """What hands out memory of a pool in counted blocks, which are kept in a list or not."""
+        malloc, hand_out, waiting = pool.malloc, self.hand_out, self.waiting
+        full, pointer = self.memory.OutOfMemoryError, self.memory.MemoryPointer
+
+        def serve(size: int, kept: list[Room] | None = None) -> Any:
+            if waiting:
+                self.release()
+            try:
+                memory = malloc(size).mem
+            except full:
+                memory = self.last_try(pool, size)
+            except PiecesKept:
+                memory = self.second_try(pool, size)
+            if not size:
+                return pointer(memory, 0)
+            index = memory.device_id
+            counts = COUNTS.get(index) or counts_of(index)
+            return hand_out((memory, memory.ptr, memory.size, index, counts, kept), size)
+
         return serve
+
+    def keeping(self, serve: Callable[..., Any]) -> Callable[[int], Any]:
+        """What hands out memory that was kept, or else new (Note [kept pieces])."""
+        kept, waiting, hand_out = self.kept, self.waiting, self.hand_out
+        device, stream = self.cupy.cuda.runtime.getDevice, self.cupy.cuda.get_current_stream
+
+        def serve_kept(size: int) -> Any:
+            current = stream().ptr
+            if current == PER_THREAD:
+                return serve(size)
+            place = device(), current, (size + UNIT - 1) // UNIT
+            rooms = kept.get(place)
+            if rooms is None:
+                rooms = kept.setdefault(place, [])
+            if waiting:
+                self.release()
+            if rooms:
+                try:
+                    return hand_out(rooms.pop(), size)
+                except IndexError:  # another thread has taken it
+                    pass
+            return serve(size, rooms)
+
+        return serve_kept
+
+    def maker(
+        self, index: int, shape: Sequence[int], dtype: Any, strides: Sequence[int] | None = None
+    ) -> Callable[[int], Any]:
+        """What makes arrays on a device that is the current one, given the current stream.
+
+        Where a piece was kept this asks nobody: to find out device, stream and allocator takes as
+        long as to make the array.
+        """
+        array, alloc = self.cupy.ndarray, self.cupy.cuda.alloc
+        size = prod(shape) * dtype.itemsize
+        units = (size + UNIT - 1) // UNIT
+        kept, waiting, hand_out = self.kept, self.waiting, self.hand_out
+        serve, allocator = self.serve, self.cupy.cuda.get_allocator
+        new, fill = self.quick
+
+        def asked() -> Any:
+            if strides is None:
+                return array(shape, dtype)
+            return array(shape, dtype, alloc(size), strides)
+
+        def make(stream: int) -> Any:
+            rooms = kept.get((index, stream, units))
+            if not rooms or waiting or allocator() is not serve:
+                return asked()
+            try:
+                room = rooms.pop()
+            except IndexError:  # another thread has taken it
+                return asked()
+            made = new(array)
+            fill(made, shape, dtype, hand_out(room, size), strides)
+            return made
+
+        return make if size and new is not None else lambda stream: asked()
+
+    @cached_property
+    def quick(self) -> tuple[Any, Any]:
+        """CuPy's functions that make an array and say how it lies; None where they are not so.
+
+        Its class does the same, and looks after classes that people derive from it, which takes as
+        long again.
+        """
+        array, base = self.cupy.ndarray, self.cupy.ndarray.__base__
+        new, fill = getattr(base, "__new__", None), getattr(base, "_init", None)
+        if new is None or fill is None or base is object:
+            return None, None
+        block = self.memory.BaseMemory()
+        block.ptr, block.size, block.device_id = UNIT, UNIT, 0
+        data = self.memory.MemoryPointer(block, 0)
+        for strides in (None, (4, 8)):
+            try:
+                made = new(array)
+                fill(made, (2, 3), np.dtype(np.float32), data, strides)
+                same = array((2, 3), np.dtype(np.float32), data, strides)
+            except (TypeError, AttributeError):
+                return None, None
+            told = [
+                (x.shape, x.strides, x.dtype, x.size, x.data, x.base, str(x.flags), x.nbytes)
+                for x in (made, same)
+            ]
+            if type(made) is not array or told[0] != told[1]:
+                return None, None
+        return new, fill
+
+    def give_back(self) -> None:
+        """Have the default pool have what is kept again."""
+        for rooms in list(self.kept.values()):  # which blocks that there are go on to know
+            rooms.clear()
+
+    def let_go(self) -> None:
+        """Give what nobody has back to the driver."""
+        self.give_back()
+        self.default.free_all_blocks()
+
+    def second_try(self, pool: Any, size: int) -> Any:
+        """Memory after what was kept is the pool's again."""
+        for _ in range(TRIES):
+            self.give_back()
+            try:
+                return pool.malloc(size).mem
+            except self.memory.OutOfMemoryError:
+                break
+            except PiecesKept:  # by another thread meanwhile
+                pass
+        return self.last_try(pool, size)
 
     def last_try(self, pool: Any, size: int) -> Any:
         """Memory after all that can be let go was, of every pool; or an error that tells."""
@@ -214,12 +364,16 @@ class Pools:
         while self.waiting:
             event, _ = self.waiting.popleft()
             event.synchronize()
-        for other in {id(p): p for p in (pool, self.default)}.values():
-            other.free_all_blocks()
-        try:
-            return pool.malloc(size).mem
-        except self.memory.OutOfMemoryError:
-            pass
+        for _ in range(TRIES):
+            self.let_go()
+            if pool is not self.default:
+                pool.free_all_blocks()
+            try:
+                return pool.malloc(size).mem
+            except self.memory.OutOfMemoryError:
+                break
+            except PiecesKept:  # by another thread meanwhile
+                pass
         index = int(self.cupy.cuda.runtime.getDevice())
         counts = counts_of(index)
         counts.failures += 1
@@ -249,18 +403,21 @@ def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
     class MemoryBlock(memory.BaseMemory):  # type: ignore[misc]
         """A piece of a pool's memory that somebody has."""
 
-        __slots__ = ("counts", "memory")
+        __slots__ = ("room",)
         handed_out = True  # to one array and its views
 
         def __del__(self, tracking: Tracking = TRACKING) -> None:
-            counts, address = self.counts, self.ptr
+            room = self.room
+            memory, address, much, _, counts, rooms = room
             piece = counts.live.pop(address)
             counts.blocks.current -= 1
-            counts.used.current -= piece[0]
-            if elsewhere and address in elsewhere:
-                _wait_for(self.memory, elsewhere.pop(address))
+            counts.used.current -= much
             if tracking.history is not None:
                 tracking.note("free_completed", address, piece)
+            if elsewhere and address in elsewhere:
+                _wait_for(memory, elsewhere.pop(address))
+            elif rooms is not None:
+                rooms.append(room)
 
     class MemorySegment(memory.Memory):  # type: ignore[misc]
         """Memory of the driver's that a pool keeps."""

@@ -212,9 +212,8 @@ class Cudnn:
 
         return Planned(self, graph, json.loads(uids), execute, room)
 
-    def run(self, execute: Execute, given: dict[int, int], workspace: int) -> None:
-        """Run a plan in the order of CuPy's current stream."""
-        stream = int(self.current().ptr)
+    def run(self, execute: Execute, given: dict[int, int], workspace: int, stream: int) -> None:
+        """Run a plan in the order of a stream."""
         with self.lock:
             if stream != self.stream:
                 self.module.set_stream(self.handle, stream)
@@ -335,7 +334,10 @@ class Candidates:
 
 
 class Planned:
-    """An operation that can run: called with addresses, in the order of its tensors."""
+    """An operation that can run: called with addresses, in the order of its tensors.
+
+    It runs in the order of a stream, CuPy's current one unless told.
+    """
 
     def __init__(
         self, owner: Cudnn, graph: Any, uids: list[int], execute: Execute, room: int
@@ -343,9 +345,11 @@ class Planned:
         self.owner, self.graph, self.uids, self.execute = owner, graph, uids, execute
         self.workspace = room  # bytes
 
-    def __call__(self, addresses: Sequence[int], workspace: int) -> None:
+    def __call__(self, addresses: Sequence[int], workspace: int, stream: int | None = None) -> None:
+        owner = self.owner
         given = dict(zip(self.uids, addresses, strict=True))
-        self.owner.run(self.execute, given, workspace)
+        order = int(owner.current().ptr) if stream is None else stream
+        owner.run(self.execute, given, workspace, order)
 
 
 class ChosenPlan(NamedTuple):

@@ -13,7 +13,12 @@ from adjoint.engine.backends.array.libraries.convolutions import (
     operation,
 )
 from adjoint.engine.backends.array.libraries.cudnn import cudnn_of, is_used
-from adjoint.engine.backends.array.libraries.prepared import PREPARED, Prepared, key_of
+from adjoint.engine.backends.array.libraries.prepared import (
+    PREPARED,
+    Prepared,
+    key_of,
+    prepared_by,
+)
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
@@ -59,7 +64,8 @@ def prepare(
     plan = cudnn_of(x.device.id).planned(operation(call), timed)
     if plan is None:
         return None
-    return Prepared(plan, shape, last, (not is_dense(x, last), not is_dense(y, last)))
+    copied = not is_dense(x, last), not is_dense(y, last)
+    return prepared_by(plan, x, tuple(shape), last, copied)
 
 
 def is_dense(x: Array, channels_last: bool) -> bool:

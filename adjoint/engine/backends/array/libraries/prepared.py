@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.gpu.device_memory import POOLS
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.state import switches
 
@@ -31,25 +34,39 @@ class Prepared:
     """What was decided for operands of one kind."""
 
     plan: Planned
-    shape: Shape  # of the result
+    make: Callable[[int], Array]  # the result, given the current stream
+    room: Callable[[int], Array] | None  # memory to work in, the same way
     channels_last: bool
     copied: tuple[bool, bool]  # operands that lie otherwise than they must
 
     def __call__(self, x: Array, y: Array) -> Array:
-        out = empty(self.shape, x.dtype, self.channels_last)
+        stream = self.plan.owner.current().ptr
+        out = self.make(stream)
         if self.copied[0]:
             x = dense(x, self.channels_last)
         if self.copied[1]:
             y = dense(y, self.channels_last)
         addresses = x.data.ptr, y.data.ptr, out.data.ptr
-        if self.plan.workspace:
-            room = cupy().ndarray(self.plan.workspace, "uint8")
-            self.plan(addresses, room.data.ptr)
+        if self.room is None:
+            self.plan(addresses, 0, stream)
         else:
-            self.plan(addresses, 0)
+            room = self.room(stream)
+            self.plan(addresses, room.data.ptr, stream)
         return out
 
 
+def prepared_by(
+    plan: Planned, x: Array, shape: Shape, channels_last: bool, copied: tuple[bool, bool]
+) -> Prepared:
+    """A plan with what makes its result, of the first operand's dtype on its device."""
+    maker, index = POOLS[0].maker, x.data.device_id
+    steps = last_steps(shape, x.dtype.itemsize)[1] if channels_last else None
+    make = maker(index, shape, x.dtype, steps)
+    room = maker(index, (plan.workspace,), BYTES) if plan.workspace else None
+    return Prepared(plan, make, room, channels_last, copied)
+
+
+BYTES = np.dtype(np.uint8)
 PREPARED: dict[Any, Prepared | None] = {}
 BENCHMARK = "backends.cudnn.benchmark"  # the switch that has plans timed
 # Of records with kernels of our own: what prepares one for arrays and parameters, by name.

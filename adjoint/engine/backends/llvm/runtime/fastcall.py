@@ -34,6 +34,7 @@ IMPORTED = (
     "PyList_SetItem",
     "PyList_Size",
     "PyObject_CallObject",
+    "PyObject_CallOneArg",
     "PyObject_Call",
     "PyObject_GenericGetDict",
     "PyObject_RichCompareBool",

@@ -12,8 +12,8 @@ Note [met launches]
     @steps_of give addresses, @rank_of, @dtype_of, @place_of (of its elements) and @device_of words.
     Where kernels can fail, Python is asked for the number of the call, and notes its line.
 
-    A program's only result may be put into an array that is there already (`x.add_(y)`, a draw
-    into a tensor), if that lies as the result would and begins at a multiple of 64 bytes.
+    A program's results may be put into arrays that are there already (`x.add_(y)`, a draw into a
+    tensor), if those lie as the results would and begin at multiples of 64 bytes.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ DEVICE, FUNCTION, RECORD, ROOM, WORKSPACE, CALL, RESULTS = range(7)
 MADE = {"room": ROOM, "workspace": WORKSPACE, "slot": CALL}
 RECORD_SLOT, STREAM_SLOT, GIVEN_SLOT = range(3)
 PAGE = 256  # bytes that memory between kernels begins at a multiple of
-ONLY = 11  # where an entry has the layout of its only result
+TARGETS = 11  # where an entry has the layouts of its results
 
 # What is given besides; programs of the current device; what is done with the one that fits.
 GIVEN = """
@@ -109,7 +109,11 @@ targeted:
   br label %launch
 launch:
   %target = phi ptr [null, %aim], [%into, %targeted]
-  %out = call ptr @launched(ptr %program, ptr %operands, ptr %slots, ptr %target)
+  %streamAt = getelementptr ptr, ptr %args, i64 5
+  %streamObject = load ptr, ptr %streamAt
+  %out = call ptr @launched(
+    ptr %program, ptr %operands, ptr %slots, ptr %streamObject, ptr %target
+  )
   ret ptr %out"""
 CALL_STRAIGHT = """
   %function = call ptr @PyTuple_GetItem(ptr %program, i64 6)
@@ -124,6 +128,7 @@ declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyLong_FromLongLong(i64)
 declare ptr @tensor_of(ptr)
 declare ptr @PyObject_CallObject(ptr, ptr)
+declare ptr @PyObject_CallOneArg(ptr, ptr)
 @true = external global i8
 define i64 @at(ptr %words, i64 %k) alwaysinline {{
   %place = getelementptr i64, ptr %words, i64 %k
@@ -135,37 +140,47 @@ define void @set(ptr %words, i64 %k, i64 %value) alwaysinline {{
   store i64 %value, ptr %place
   ret void
 }}
-define ptr @made_by(ptr %maker) {{
-  %function = call ptr @PyTuple_GetItem(ptr %maker, i64 0)
-  %given = call ptr @PyTuple_GetItem(ptr %maker, i64 1)
-  %made = call ptr @PyObject_Call(ptr %function, ptr %given, ptr null)
-  ret ptr %made
-}}
-define i1 @placed(ptr %program, ptr %target, ptr %slots) {{
+define i1 @placed(ptr %program, ptr %targets, ptr %slots) {{
 entry:
-  %wantedObject = call ptr @PyTuple_GetItem(ptr %program, i64 {ONLY})
+  %about = call ptr @words_of(ptr %program, i64 0)
+  %wantedObject = call ptr @PyTuple_GetItem(ptr %program, i64 {TARGETS})
   %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
   %none = load ptr, ptr %noneAt
   %has.none = icmp eq ptr %wantedObject, %none
-  br i1 %has.none, label %no, label %look
+  br i1 %has.none, label %no, label %count
+count:
+  %many = call i64 @PyTuple_Size(ptr %wantedObject)
+  %given = call i64 @PyTuple_Size(ptr %targets)
+  %as.many = icmp eq i64 %many, %given
+  br i1 %as.many, label %next, label %no
+next:
+  %k = phi i64 [0, %count], [%kNext, %put]
+  %more = icmp slt i64 %k, %many
+  br i1 %more, label %look, label %yes
 look:
+  %target = call ptr @PyTuple_GetItem(ptr %targets, i64 %k)
   %class = call ptr @class_of(ptr %target)
   %is.array = call i1 @is_a(ptr %class, i64 {DEVICE_ARRAY})
   br i1 %is.array, label %compare, label %no
 compare:
-  %wanted = call ptr @words_of(ptr %program, i64 {ONLY})
+  %wanted = call ptr @words_of(ptr %wantedObject, i64 %k)
   %lies = call i1 @lies_so(ptr %target, ptr %wanted)
-  br i1 %lies, label %yes, label %no
-yes:
-  %about = call ptr @words_of(ptr %program, i64 0)
-  %slot = call i64 @at(ptr %about, i64 {RESULTS})
+  br i1 %lies, label %put, label %no
+put:
+  %n = add i64 %k, {RESULTS}
+  %slot = call i64 @at(ptr %about, i64 %n)
   %place = call i64 @place_of(ptr %target)
   call void @set(ptr %slots, i64 %slot, i64 %place)
+  %kNext = add i64 %k, 1
+  br label %next
+yes:
   ret i1 true
 no:
   ret i1 false
 }}
-define ptr @launched(ptr %program, ptr %operands, ptr %slots, ptr %target) {{
+define ptr @launched(
+  ptr %program, ptr %operands, ptr %slots, ptr %stream, ptr %target
+) {{
 entry:
   %about = call ptr @words_of(ptr %program, i64 0)
   %is.given = icmp ne ptr %target, null
@@ -199,7 +214,7 @@ gap:
   %g = call i32 @PyTuple_SetItem(ptr %results, i64 %k, ptr %none)
   br label %next
 make:
-  %made = call ptr @made_by(ptr %maker)
+  %made = call ptr @PyObject_CallOneArg(ptr %maker, ptr %stream)
   %is.made = icmp ne ptr %made, null
   br i1 %is.made, label %wrap, label %drop
 wrap:
@@ -218,7 +233,7 @@ between:
   %is.roomy = icmp ne ptr %roomMaker, %none
   br i1 %is.roomy, label %makeRoom, label %check
 makeRoom:
-  %room = call ptr @made_by(ptr %roomMaker)
+  %room = call ptr @PyObject_CallOneArg(ptr %roomMaker, ptr %stream)
   %has.room = icmp ne ptr %room, null
   br i1 %has.room, label %roomy, label %drop
 roomy:
@@ -314,8 +329,8 @@ def meeting_on(arrays: type, layout: str) -> tuple[Meets, Meets] | None:
     """What finds and launches, for arrays of a class, by the text of their layout.
 
     It is given programs, operands, parameters, what else there is to compare, the current device
-    and stream, memory that products work in and, if a result is to be put into it, an array: then
-    it returns True where that was done.
+    and stream, memory that products work in and, if results are to be put into them, a tuple of
+    arrays: then it returns True where that was done.
     The second finds functions of tensors, and calls them (Note [calls heard before]). None where
     objects may not be laid out as they expect, or threads run at once. They return None where no
     program fits, or where one could not be launched.
@@ -382,7 +397,7 @@ def entry_of(
     alive = (call, [a.dtype for a in arrays])
     return (
         np.array(about, np.int64), wanted, literals, (*params,), (*params.values(),), rest, results,
-        call.room, single, call.noted, alive, only_result(call) if single else None,
+        call.room, single, call.noted, alive, targets_of(call) if all(gaps) else None,
     )  # fmt: skip
 
 
@@ -401,13 +416,20 @@ def straight_entry(function: Callable[..., Any], owned: Any) -> tuple[Any, ...] 
     return None, wanted, literals, (*params,), (*params.values(),), rest, function, alive
 
 
-def only_result(call: Any) -> Any:
-    """How an array lies that a program's only result may be put into; None where there is none."""
-    if len(call.layouts) != 1 or len(call.results) != 1:
+def targets_of(call: Any) -> tuple[Any, ...] | None:
+    """How arrays lie that a program's results may be put into; None where there are none."""
+    if len(call.layouts) != len(call.results):
         return None
-    ((shape, strides, dtype),) = call.layouts
-    if len(shape) > DIMENSIONS:
+    if any(len(shape) > DIMENSIONS for shape, _, _ in call.layouts):
         return None
-    pad = [0] * (DIMENSIONS - len(shape))
-    words = [0, -1, id(dtype), len(shape), *shape, *pad, *strides, *pad, call.device, 0]
-    return np.array(words, np.int64)
+    pads = [[0] * (DIMENSIONS - len(shape)) for shape, _, _ in call.layouts]
+    return tuple(
+        [
+            # As `wanted_of` says of operands: on this device, at a multiple of 64 bytes.
+            np.array(
+                [0, -1, id(dtype), len(shape), *shape, *pad, *strides, *pad, call.device, 0],
+                np.int64,
+            )
+            for (shape, strides, dtype), pad in zip(call.layouts, pads, strict=True)
+        ]
+    )

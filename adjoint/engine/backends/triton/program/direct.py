@@ -72,9 +72,9 @@ class NativeCall:
     function: int  # of a record's address, a stream and addresses
     record: int
     given: tuple[tuple[str, int], ...]  # what each address is of
-    results: tuple[tuple[Any, tuple[Any, ...]], ...]  # what makes them, and of what
+    results: tuple[Callable[[int], Any], ...]  # what makes them, given the current stream
     layouts: tuple[tuple[Shape, Shape, Any], ...]  # their shapes, steps in bytes and dtypes
-    room: tuple[Any, tuple[Any, ...]] | None  # what makes memory between kernels
+    room: Callable[[int], Any] | None  # what makes memory between kernels
     noted: Callable[[], int] | None  # what notes a call that can fail, and numbers it
     hold: Any
 
@@ -89,13 +89,12 @@ class DirectMachine(Protocol):
 
     index: int
     faults: FaultBoard
-    array: Callable[..., Any]  # `empty`, which may raise what CuPy raises
 
     def enter(self) -> tuple[int, Any]: ...
     def leave(self, before: Any) -> None: ...
     def empty(self, shape: Any, dtype: Any) -> Any: ...
     def strided(self, shape: Any, dtype: Any, strides: Any) -> Any: ...
-    def strider(self, shape: Any, strides: Any, dtype: Any) -> Callable[[], Any]: ...
+    def maker(self, shape: Any, dtype: Any, strides: Any = None) -> Callable[[int], Any]: ...
     def address(self, array: Any) -> int: ...
     def arguments(self, count: int) -> tuple[Any, int]: ...
     def table(self, words: Any, start: int, count: int) -> Any: ...
@@ -444,11 +443,12 @@ class DirectProgram:
         if self.codes:
             yield LaunchNumber("slot", 0, "slot", self.codes)
 
-    def maker(self, k: int, shape: Shape, dtype: Any) -> tuple[Any, tuple[Any, ...]]:
-        """What makes a result, and of what."""
+    def maker(self, k: int, shape: Shape, dtype: Any) -> Callable[[int], Any]:
+        """What makes a result, given the current stream."""
         if k in self.layouts:
-            return self.machine.strider(*self.layouts[k], dtype), ()
-        return self.machine.array, (tuple(shape), dtype)
+            shape, strides = self.layouts[k]
+            return self.machine.maker(shape, dtype, strides)
+        return self.machine.maker(tuple(shape), dtype)
 
     def layout(self, k: int, shape: Shape, dtype: Any) -> tuple[Shape, Shape, Any]:
         """How a result lies: its shape, steps in bytes and dtype."""
@@ -470,7 +470,7 @@ class DirectProgram:
             given=tuple([(number.what, number.which) for number in self.handed()]),
             results=tuple([self.maker(k, shape, dtype) for k, shape, dtype, _ in self.results]),
             layouts=tuple([self.layout(k, shape, dtype) for k, shape, dtype, _ in self.results]),
-            room=(self.machine.array, (self.arena, BYTES)) if self.arena else None,
+            room=self.machine.maker((self.arena,), BYTES) if self.arena else None,
             noted=self.machine.faults.launched if self.codes else None,
             hold=(self, joined),
         )

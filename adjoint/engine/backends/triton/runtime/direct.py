@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.gpu.device_memory import POOLS
 from adjoint.engine.backends.array.gpu.driver import NO_CONTEXT, launch_function
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import Written
@@ -137,11 +138,9 @@ class DirectGpu:
         except MemoryError:
             return self.array(shape, dtype, self.whole.empty(size, np.uint8).data, strides)
 
-    def strider(self, shape: Shape, strides: Shape, dtype: Any) -> Callable[[], Any]:
-        """What makes such an array."""
-        size = prod(shape) * dtype.itemsize
-        array, alloc = self.array, self.cupy.cuda.alloc
-        return lambda: array(shape, dtype, alloc(size), strides)
+    def maker(self, shape: Shape, dtype: Any, strides: Shape | None = None) -> Callable[[int], Any]:
+        """What makes such an array on this GPU, given its current stream."""
+        return POOLS[0].maker(self.index, shape, dtype, strides)
 
     @staticmethod
     def address(array: Any) -> int:
