@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from numpy import empty, ndarray, zeros
+
 from adjoint.engine.autodiff.tape.node import BackwardNode
+from adjoint.engine.core.operations.small_calls import FEW_ON_TAPE
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.ops.shape.join import CAT
 from adjoint.engine.ops.shape.views import SLICE
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor, wrap
 
 START = attrgetter("start")
 
@@ -59,6 +63,8 @@ class Pieces:
 
     def joined(self) -> Tensor:
         """All of them in the tensor's shape, zeros where none of them is."""
+        if not LISTENERS and all(map(is_little, self.parts)):
+            return self.put_side_by_side()
         dim, rows, at = self.dim, [], 0
         for part in self.parts:
             grad = part.grad if self.has_dim else part.grad.unsqueeze(dim)
@@ -71,6 +77,24 @@ class Pieces:
         joined: Tensor = CAT(*rows, dim=dim)
         return joined
 
+    def put_side_by_side(self) -> Tensor:
+        """The same of little ones, of which each is copied to its place at once."""
+        first = self.parts[0]
+        covered = sum([part.stop - part.start for part in self.parts])
+        make = empty if covered == self.size else zeros
+        array = make(first.node.specs[0].shape, first.grad._array.dtype)  # type: ignore[attr-defined]
+        before = (slice(None),) * self.dim
+        for part in self.parts:
+            at = slice(part.start, part.stop) if self.has_dim else part.start
+            array[(*before, at)] = part.grad._array
+        return wrap(array)
+
+
+def is_little(part: SliceCotangent) -> bool:
+    """Whether a cotangent is an array of so few elements that a copy of it is quickly made."""
+    array = part.grad._array
+    return array.__class__ is ndarray and array.size <= FEW_ON_TAPE
+
 
 def zeros_beside(like: Tensor, dim: int, count: int) -> Tensor:
     """Zeros as wide as a tensor but for one dimension."""
@@ -81,9 +105,11 @@ def zeros_beside(like: Tensor, dim: int, count: int) -> Tensor:
 
 
 def piece_of(node: BackwardNode, grad: Any) -> Pieces | None:
-    """The cotangent of a slice that cuts one dimension into neighbours; None: of all else."""
-    plan = getattr(node, "plan", None)
-    if plan is None or plan.record is not SLICE or grad.__class__ is not Tensor:
+    """The cotangent of a slice that cuts one dimension into neighbours; None: of all else.
+
+    The node is one that fills zeros.
+    """
+    if node.plan.record is not SLICE or grad.__class__ is not Tensor:  # type: ignore[attr-defined]
         return None
     if node.edges[0] is None or grad.is_sparse:
         return None

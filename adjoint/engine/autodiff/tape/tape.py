@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.autodiff.tape import tape_plan as kinds
 from adjoint.engine.autodiff.tape.kinks import behind_kink
 from adjoint.engine.autodiff.tape.node import SEQUENCE, BackwardNode, Edge, TapeNode, edge_of
@@ -15,6 +17,7 @@ from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed, partial_for
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, HALF_DTYPES, HALVES
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.operations.small_calls import EVERY, FEW_ON_TAPE
 from adjoint.engine.core.origins import place_now
 from adjoint.engine.core.spec import Spec, same_shape
 from adjoint.engine.core.state import switches
@@ -62,15 +65,56 @@ class RecordNode(TapeNode):
             finally:
                 capture.pulled = None
         plan = self.plan
-        if (plan.whole or plan.on_device) and level is None and CONTEXT.plain:
-            if plan.small and not CONTEXT.grad_enabled and not LISTENERS:
+        if plan.hands_on:
+            array = grads[0]._array
+            few = array.__class__ is ndarray and array.size < plan.record.large
+            if few or self.specs is None:
+                return self.handed_on(grads[0], needed)
+        if level is None and CONTEXT.plain:
+            quiet = not (CONTEXT.grad_enabled or LISTENERS)
+            if plan.small and quiet:
                 cotangents = self.apply_small(grads, needed)
                 if cotangents is not None:
                     return cotangents
-            cotangents = self.apply_fragment(grads, needed)
-            if cotangents is not None:
-                return cotangents
+            if plan.whole or plan.on_device:
+                cotangents = self.apply_fragment(grads, needed)
+                if cotangents is not None:
+                    return cotangents
+            if plan.of_few and quiet:
+                plan.seen += 1
+                if not plan.seen % EVERY:
+                    cotangents = self.apply_sighted(grads, needed)
+                    if cotangents is not None:
+                        return cotangents
         return self.apply_rules(grads, needed, level)
+
+    def handed_on(self, g: Any, needed: Sequence[bool] | None) -> list[Any]:
+        """The cotangent as it comes, made to match operands that are not like the result."""
+        results: list[Any] = [None] * len(self.edges)
+        specs = self.specs
+        for step in self.plan.steps:
+            position = step.position
+            if needed is None or needed[position]:
+                results[position] = g if specs is None else fit(g, specs[position])  # type: ignore[arg-type]
+        return results
+
+    def apply_sighted(self, grads: Sequence[Any], needed: Sequence[bool] | None) -> Any:
+        """The rules, looked at for a program of few elements.
+
+        Note [rules of few elements]
+            The rules of a composite are a program from the first calls on (Note [straight
+            programs]); those of a single operation come to two or three, of which each has its
+            own program (Note [small calls]), so they are told apart here, as kernels are in the
+            forward (Note [seen on the tape]): one call in `EVERY` is looked at. Where a rule hands
+            the cotangent on or gives a view of it, there is nothing to compute, and no program.
+        """
+        values = [*self.intact(), *grads]
+        for x in values:
+            if isinstance(x, TensorBase):
+                array = x._array  # type: ignore[attr-defined]
+                if array.__class__ is not ndarray or array.size > FEW_ON_TAPE:
+                    return None
+        return self.apply_once(HOOKS.straight, values, grads, needed, sighted=True)
 
     def apply_fragment(
         self, grads: Sequence[Any], needed: Sequence[bool] | None
@@ -167,6 +211,7 @@ class RecordNode(TapeNode):
         grads: Sequence[Any],
         needed: Sequence[bool] | None,
         quick: Any = None,
+        sighted: bool = False,
     ) -> Sequence[Any]:
         """The rules by what knows them for tensors alike; `values` is all that they see."""
         literals = [x for x in values if not isinstance(x, TensorBase)]
@@ -180,7 +225,8 @@ class RecordNode(TapeNode):
             )
         if repeats is HOOKS.straight:
             rest = (self.specs, self.out_specs, needed)
-            return repeats.run(key, tensors, rule, (self.plan, values, self.params, rest))
+            owned = (self.plan, values, self.params, rest)
+            return repeats.run(key, tensors, rule, owned, sighted)
         return repeats.run(key, tensors, rule)
 
     def apply_others(

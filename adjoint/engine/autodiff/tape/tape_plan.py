@@ -40,9 +40,9 @@ class TapePlan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "always_floating", "elementwise", "hands_on", "joint", "met", "node_class", "on_device",
-        "outputs", "record", "saves", "small", "steps", "tracked", "wants_out_specs",
-        "wants_specs", "whole",
+        "always_floating", "elementwise", "hands_on", "joint", "met", "node_class", "of_few",
+        "on_device", "outputs", "record", "saves", "seen", "small", "steps", "tracked",
+        "wants_out_specs", "wants_specs", "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -74,6 +74,12 @@ class TapePlan:
         # Whether operands get the cotangent as it comes, where they are like the result.
         self.hands_on = self.elementwise and all(
             step.fn is None and step.factor == 1.0 for step in self.steps
+        )
+        # Whether of few elements all its rules may be one program (Note [rules of few elements]).
+        self.seen = 0
+        self.of_few = (
+            not (self.hands_on or record.given_a_draw or record.pulls_views or record.fails)
+            and (record.window is None or record.fills_zeros)
         )
 
     def _step(self, record: Record, rule: Rule | float, position: int, count: int) -> RuleCall:
@@ -169,7 +175,9 @@ def node_class_of(record: Record, base: type) -> type:
         )
         name = stem if stem == "CopySlices" else f"{stem}Backward0"
         node_class = _classes[record] = type(
-            name, (base,), {"__slots__": (), "__module__": __name__}
+            name,
+            (base,),
+            {"__slots__": (), "__module__": __name__, "fills_zeros": record.fills_zeros},
         )
     return node_class
 
