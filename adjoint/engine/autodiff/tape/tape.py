@@ -364,6 +364,13 @@ class KinkedNode(RecordNode):
 
 def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> None:
     """Record an operation on the tape if any operand's gradient is wanted."""
+    if (
+        HOOKS.note is not None
+        and CONTEXT.plain
+        and outs.__class__ is Tensor
+        and HOOKS.note(record.tape, operands, params, outs)
+    ):
+        return  # Note [noting]
     edges: list[Edge | None] = []
     bits = 1
     for x in operands:

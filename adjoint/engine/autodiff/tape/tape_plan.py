@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from adjoint.engine.core.operations.record import Record, Rule
 
 # Where a rule's argument comes from; the key beside it is the index or name meant.
@@ -19,6 +21,11 @@ SAVED, SAVED_MANY, GRAD, GRADS, SPEC, SPECS, OUT_SPEC, OUT_SPECS, PARAM, OPTIONA
 )
 NEEDED, PARAMS = 11, 12  # joint rules only
 RuleArgument = tuple[int, Any]
+# The words of a plan for native code (Note [noting]): whether specs of all operands are wanted; the
+# operands that are to be like the result, or specs are wanted too; what is saved. Lists begin with
+# how many they are.
+NOTED_AT_MOST = 8
+NOTED_SPECS, NOTED_CHECKS, NOTED_SAVES = 0, 1, 2 + NOTED_AT_MOST
 _ALWAYS_FLOATING = (
     "same",
     "float",
@@ -40,8 +47,8 @@ class TapePlan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "always_floating", "elementwise", "hands_on", "joint", "met", "node_class", "of_few",
-        "on_device", "outputs", "record", "saves", "seen", "small", "steps", "tracked",
+        "always_floating", "elementwise", "hands_on", "joint", "met", "node_class", "noted",
+        "of_few", "on_device", "outputs", "record", "saves", "seen", "small", "steps", "tracked",
         "wants_out_specs", "wants_specs", "whole",
     )  # fmt: skip
 
@@ -81,6 +88,23 @@ class TapePlan:
             not (self.hands_on or record.given_a_draw or record.pulls_views or record.fails)
             and (record.window is None or record.fills_zeros)
         )
+        self.noted = self._noted()
+
+    def _noted(self) -> tuple[Any, type] | None:
+        """The words that native code follows (Note [noting]), and the class of the node.
+
+        None where it has no way: `attach` has.
+        """
+        checks = [step.position for step in self.steps] if self.elementwise else []
+        rare = self.wants_out_specs or self.outputs != 1 or self.record.outputs != 1
+        if rare or max(len(checks), len(self.saves), len(self.tracked)) > NOTED_AT_MOST:
+            return None
+        words = np.zeros(NOTED_SAVES + 1 + NOTED_AT_MOST, np.int64)
+        words[NOTED_SPECS] = self.wants_specs
+        for at, numbers in ((NOTED_CHECKS, checks), (NOTED_SAVES, self.saves)):
+            words[at] = len(numbers)
+            words[at + 1 : at + 1 + len(numbers)] = numbers
+        return words, self.node_class
 
     def _step(self, record: Record, rule: Rule | float, position: int, count: int) -> RuleCall:
         if isinstance(rule, float):

@@ -357,6 +357,8 @@ class Hooks:
     straight_entry: Callable[..., Any] = _unset  # what that is found by: backends.llvm
     meet_call: Callable[..., Any] = _unset  # the same of a public function's, to tensors
     meet_into_small: Callable[..., Any] = _unset  # the same, written to its first operand
+    # Puts an operation on the tape, where that is a matter of objects alone: backends.llvm
+    note: Callable[[dict[Any, Any], tuple[Any, ...], dict[str, Any], Any], bool] | None = None
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array
     note_call: Callable[..., Any] = _unset  # one that no program fits: graph.eager.small_calls
     note_on_device: Callable[..., Any] = _unset  # the same on a GPU: graph.eager.device_calls
