@@ -153,6 +153,8 @@ class RecordNode(TapeNode):
         """The rules by a program for few elements, if there is one (Note [meeting])."""
         values = [*self.intact(), *grads]
         rest = (self.specs, self.out_specs, needed)
+        if HOOKS.meet_rules is not None:
+            return HOOKS.meet_rules(self.plan.small, values, self.params, rest)
         arrays = HOOKS.meet(self.plan.small, values, self.params, rest)
         if arrays is None:
             return None

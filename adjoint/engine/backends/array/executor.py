@@ -50,7 +50,7 @@ from adjoint.engine.tensor import holders
 from adjoint.engine.tensor.holders import holders_text, largest_storages
 from adjoint.engine.tensor.meta import asked_for_meta, infer_only
 from adjoint.engine.tensor.storage import Window
-from adjoint.engine.tensor.tensor import mark_view, window, wrap
+from adjoint.engine.tensor.tensor import Tensor, mark_view, window, wrap
 from adjoint.engine.tensor.writing.mutation import leak_message
 
 Array = Any
@@ -98,7 +98,13 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
         return run_view(record, operands[0], params)
     if record.small and not LISTENERS and (record.one_node or may_be_whole(record, True, operands)):
         try:
-            outputs = HOOKS.meet(record.small, operands, params, None)
+            if HOOKS.meet_noted is None:
+                outputs = HOOKS.meet(record.small, operands, params, None)
+            else:
+                plans = record.tape if CONTEXT.grad_enabled else None
+                outputs = HOOKS.meet_noted(record.small, operands, params, plans)
+                if outputs.__class__ is Tensor:
+                    return outputs
         except MemoryError as error:
             raise explain(record, operands, params, error) from error
         if outputs is not None:
@@ -450,7 +456,16 @@ def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
         result = kernel(array, **params)
     except Exception as error:
         raise explain(record, (source,), params, error) from error
-    out = window(source, result, record, params)
+    return view_of(source, result, record, params)
+
+
+def view_of(source: Any, array: Any, record: Record, params: dict[str, Any]) -> Any:
+    """A view of a tensor, on the tape if that is followed, in a plain context."""
+    if HOOKS.show is not None:
+        out = HOOKS.show(source, array, record, params, record.tape if CONTEXT.grad_enabled else None)
+        if out is not None:
+            return out
+    out = window(source, array, record, params)
     mark_view(out, source)
     if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
         HOOKS.attach(record, (source,), params, out)

@@ -318,7 +318,7 @@ def _native() -> SmallCode | None:
         if places is not None:
             parts.append(noting.text(places))
             symbols |= noting.symbols(object_new())
-            names.append("note")
+            names += noting.NAMES
     code = library.linked("small rows", "\n".join(parts), symbols)
     walk, meet, *calls = (
         fastcall.builtin(
@@ -328,16 +328,16 @@ def _native() -> SmallCode | None:
     )
     HOOKS.meet, HOOKS.small_code = meet, True
     if len(calls) > 2:
-        HOOKS.note = calls.pop()
+        HOOKS.note, HOOKS.show, HOOKS.meet_noted, HOOKS.meet_rules = calls[2:]
     if calls:
-        (HOOKS.meet_call, HOOKS.meet_into_small), HOOKS.small_call_code = calls, True
+        (HOOKS.meet_call, HOOKS.meet_into_small), HOOKS.small_call_code = calls[:2], True
     HOOKS.address, HOOKS.steps = address, steps()
 
     def address_of(name: str) -> int:
         family = inner_loops.family_of(name)
         return (code if family is None else _family(family)).address(name)
 
-    return SmallCode(walk, meet, address_of, *calls)
+    return SmallCode(walk, meet, address_of, *calls[:2])
 
 
 def _family(name: str) -> jit.LinkedCode:

@@ -24,10 +24,12 @@ from adjoint.engine.autodiff.tape.tape_plan import (
 )
 from adjoint.engine.backends.llvm.runtime.peeking import DTYPE, HEAD, RANK, SIZES
 from adjoint.engine.backends.llvm.small.comparing import FLOAT, INT, NDARRAY
+from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, REST, search
 from adjoint.engine.core.object_layout import slot_offset
 from adjoint.engine.tensor.storage import Storage
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import LONG, NO_GRAD, Tensor
 
+NAMES = ("note", "show", "meet_noted", "meet_rules")  # the functions that Python calls
 _TENSOR = (
     "_array", "_base", "_chain", "_grad_meta", "_node", "_nr", "_requires_grad", "_storage",
 )  # fmt: skip
@@ -35,6 +37,53 @@ _NODE = (
     "edges", "extra", "out_specs", "outputs", "params", "plan", "saved", "sequence", "specs",
     "versions",
 )  # fmt: skip
+# What operations with programs of rows give: a tensor, on the tape where that is asked for (plans)
+# and anybody is followed. Arrays, for Python to go on with, where there are several, or the tape is
+# Python's.
+NOTED = """
+  %arrays = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  %error = icmp eq ptr %arrays, null
+  %nothing.there = icmp eq ptr %arrays, %absent
+  %as.is = or i1 %error, %nothing.there
+  br i1 %as.is, label %hand, label %count
+hand:
+  ret ptr %arrays
+count:
+  %results = call i64 @PyTuple_Size(ptr %arrays)
+  %single = icmp eq i64 %results, 1
+  br i1 %single, label %wrap, label %hand
+wrap:
+  %array = call ptr @PyTuple_GetItem(ptr %arrays, i64 0)
+  %tensor = call ptr @tensor_of(ptr %array)
+  %no.tensor = icmp eq ptr %tensor, null
+  br i1 %no.tensor, label %drop, label %look
+drop:
+  call void @Py_DecRef(ptr %arrays)
+  ret ptr null
+look:
+  %unfollowed = icmp eq ptr %plans, %absent
+  br i1 %unfollowed, label %done, label %follow
+follow:
+  %is.noted = call i1 @noted(ptr %plans, ptr %operands, ptr %params, ptr %tensor)
+  br i1 %is.noted, label %done, label %arrays.alone
+arrays.alone:
+  call void @Py_DecRef(ptr %tensor)
+  ret ptr %arrays
+done:
+  call void @Py_DecRef(ptr %arrays)
+  ret ptr %tensor"""
+# The same of rules: a list of tensors, None where an operand gets no cotangent.
+RULES = """
+  %arrays = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  %error = icmp eq ptr %arrays, null
+  %nothing.there = icmp eq ptr %arrays, %absent
+  %as.is = or i1 %error, %nothing.there
+  br i1 %as.is, label %hand, label %wrap
+hand:
+  ret ptr %arrays
+wrap:
+  %tensors = call ptr @tensors_or_gaps(ptr %arrays)
+  ret ptr %tensors"""
 # Results of these dtypes carry gradients; of others Python asks.
 _DTYPES = ("float32", "float64")
 
@@ -55,7 +104,7 @@ def offsets() -> dict[str, int] | None:
 def symbols(object_new: int) -> dict[str, int]:
     """Addresses that the text names."""
     return {
-        "nothing": id(None), "zero": id(0), "one": id(1), "no_arguments": id(()),
+        "nothing": id(None), "no_grad": id(NO_GRAD), "zero": id(0), "one": id(1), "no_arguments": id(()),
         "object_new": object_new, "Tensor": id(Tensor), "sequence": id(SEQUENCE),
         "specs_of": id(specs_of), **{name: id(np.dtype(name)) for name in _DTYPES},
     }  # fmt: skip
@@ -65,6 +114,7 @@ def text(at: dict[str, int]) -> str:
     """The functions."""
     return f"""
 @nothing = external global i8
+@no_grad = external global i8
 @zero = external global i8
 @one = external global i8
 @no_arguments = external global i8
@@ -207,7 +257,7 @@ fill:
   call void @hold(ptr %t, i64 {at["tensor._grad_meta"]}, ptr @nothing)
   ret ptr %t
 }}
-define ptr @note(ptr %self, ptr %args, i64 %given) {{
+define i1 @noted(ptr %plans, ptr %operands, ptr %params, ptr %out) {{
 entry:
   %specsHeld = alloca ptr
   %savedHeld = alloca ptr
@@ -215,20 +265,12 @@ entry:
   store ptr null, ptr %specsHeld
   store ptr null, ptr %savedHeld
   store ptr null, ptr %versionsHeld
-  %plans = load ptr, ptr %args
-  %operandsAt = getelementptr ptr, ptr %args, i64 1
-  %operands = load ptr, ptr %operandsAt
-  %paramsAt = getelementptr ptr, ptr %args, i64 2
-  %params = load ptr, ptr %paramsAt
-  %outAt = getelementptr ptr, ptr %args, i64 3
-  %out = load ptr, ptr %outAt
   %count = call i64 @PyTuple_Size(ptr %operands)
   %several = icmp ult i64 %count, {NOTED_AT_MOST + 1}
   br i1 %several, label %begin, label %unlike
 unlike:
   call void @PyErr_Clear()
-  call void @Py_IncRef(ptr @false)
-  ret ptr @false
+  ret i1 false
 begin:
   %edges = call ptr @PyList_New(i64 %count)
   %no.edges = icmp eq ptr %edges, null
@@ -257,8 +299,7 @@ edged:
   br i1 %none.followed, label %nobody, label %find
 nobody:
   call void @Py_DecRef(ptr %edges)
-  call void @Py_IncRef(ptr @true)
-  ret ptr @true
+  ret i1 true
 find:
   %key = call ptr @PyLong_FromLongLong(i64 %bits)
   %plan = call ptr @PyDict_GetItemWithError(ptr %plans, ptr %key)
@@ -403,8 +444,7 @@ fill:
   call void @Py_DecRef(ptr %nodeBefore)
   call void @Py_DecRef(ptr %numberBefore)
   call void @Py_DecRef(ptr %askedBefore)
-  call void @Py_IncRef(ptr @true)
-  ret ptr @true
+  ret i1 true
 unknown:
   call void @PyErr_Clear()
   call void @Py_DecRef(ptr %edges)
@@ -414,7 +454,181 @@ unknown:
   call void @Py_DecRef(ptr %specsLeft)
   call void @Py_DecRef(ptr %savedLeft)
   call void @Py_DecRef(ptr %versionsLeft)
-  call void @Py_IncRef(ptr @false)
-  ret ptr @false
-}}"""
+  ret i1 false
+}}
+define ptr @note(ptr %self, ptr %args, i64 %given) {{
+  %plans = load ptr, ptr %args
+  %operandsAt = getelementptr ptr, ptr %args, i64 1
+  %operands = load ptr, ptr %operandsAt
+  %paramsAt = getelementptr ptr, ptr %args, i64 2
+  %params = load ptr, ptr %paramsAt
+  %outAt = getelementptr ptr, ptr %args, i64 3
+  %out = load ptr, ptr %outAt
+  %done = call i1 @noted(ptr %plans, ptr %operands, ptr %params, ptr %out)
+  %told = select i1 %done, ptr @true, ptr @false
+  call void @Py_IncRef(ptr %told)
+  ret ptr %told
+}}
+define ptr @chained(ptr %chain, ptr %record, ptr %params) {{
+entry:
+  %count = call i64 @PyTuple_Size(ptr %chain)
+  %more.links = add i64 %count, 1
+  %long = icmp sge i64 %more.links, {LONG}
+  br i1 %long, label %refuse, label %begin
+refuse:
+  ret ptr null
+begin:
+  %link = call ptr @PyTuple_New(i64 2)
+  %links = call ptr @PyTuple_New(i64 %more.links)
+  %no.link = icmp eq ptr %link, null
+  %no.links = icmp eq ptr %links, null
+  %failed = or i1 %no.link, %no.links
+  br i1 %failed, label %drop, label %fill
+drop:
+  call void @Py_DecRef(ptr %link)
+  call void @Py_DecRef(ptr %links)
+  br label %refuse
+fill:
+  call void @Py_IncRef(ptr %record)
+  call void @Py_IncRef(ptr %params)
+  %a = call i32 @PyTuple_SetItem(ptr %link, i64 0, ptr %record)
+  %b = call i32 @PyTuple_SetItem(ptr %link, i64 1, ptr %params)
+  br label %next
+next:
+  %k = phi i64 [0, %fill], [%kNext, %each]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %each, label %last
+each:
+  %item = call ptr @PyTuple_GetItem(ptr %chain, i64 %k)
+  call void @Py_IncRef(ptr %item)
+  %c = call i32 @PyTuple_SetItem(ptr %links, i64 %k, ptr %item)
+  %kNext = add i64 %k, 1
+  br label %next
+last:
+  %d = call i32 @PyTuple_SetItem(ptr %links, i64 %count, ptr %link)
+  ret ptr %links
+}}
+define ptr @show(ptr %self, ptr %args, i64 %given) {{
+entry:
+  %source = load ptr, ptr %args
+  %arrayAt = getelementptr ptr, ptr %args, i64 1
+  %array = load ptr, ptr %arrayAt
+  %recordAt = getelementptr ptr, ptr %args, i64 2
+  %record = load ptr, ptr %recordAt
+  %paramsAt = getelementptr ptr, ptr %args, i64 3
+  %params = load ptr, ptr %paramsAt
+  %plansAt = getelementptr ptr, ptr %args, i64 4
+  %plans = load ptr, ptr %plansAt
+  %is.tensor = call i1 @is_tensor(ptr %source)
+  %arrayClass = call ptr @class_of(ptr %array)
+  %is.array = call i1 @is_a(ptr %arrayClass, i64 {NDARRAY})
+  %known = and i1 %is.tensor, %is.array
+  br i1 %known, label %begin, label %unlike
+unlike:
+  call void @PyErr_Clear()
+  call void @Py_IncRef(ptr @nothing)
+  ret ptr @nothing
+begin:
+  %followed = icmp ne ptr %plans, @nothing
+  %base = call ptr @held(ptr %source, i64 {at["tensor._base"]})
+  %own = icmp eq ptr %base, @nothing
+  br i1 %own, label %rooted, label %view
+view:
+  %first = call ptr @PyTuple_GetItem(ptr %base, i64 0)
+  %then = call ptr @PyTuple_GetItem(ptr %base, i64 1)
+  %above = call ptr @held(ptr %first, i64 {at["tensor._base"]})
+  %is.root = icmp eq ptr %above, @nothing
+  br i1 %is.root, label %rooted, label %unlike
+rooted:
+  %root = phi ptr [%source, %begin], [%first, %view]
+  %marked = phi ptr [@nothing, %begin], [%then, %view]
+  %node.now = call ptr @held(ptr %root, i64 {at["tensor._node"]})
+  %unmarked = icmp ne ptr %marked, @no_grad
+  %on = and i1 %followed, %unmarked
+  %mark = select i1 %on, ptr %node.now, ptr @no_grad
+  %chain = call ptr @held(ptr %source, i64 {at["tensor._chain"]})
+  %links = call ptr @chained(ptr %chain, ptr %record, ptr %params)
+  %no.links = icmp eq ptr %links, null
+  br i1 %no.links, label %unlike, label %linked
+linked:
+  %of = call ptr @PyTuple_New(i64 2)
+  %no.of = icmp eq ptr %of, null
+  br i1 %no.of, label %without, label %based
+without:
+  call void @Py_DecRef(ptr %links)
+  br label %unlike
+based:
+  call void @Py_IncRef(ptr %root)
+  call void @Py_IncRef(ptr %mark)
+  %a = call i32 @PyTuple_SetItem(ptr %of, i64 0, ptr %root)
+  %b = call i32 @PyTuple_SetItem(ptr %of, i64 1, ptr %mark)
+  %t = call ptr @object_new(ptr @Tensor, ptr @no_arguments, ptr null)
+  %no.t = icmp eq ptr %t, null
+  br i1 %no.t, label %unbased, label %fill
+unbased:
+  call void @Py_DecRef(ptr %of)
+  br label %without
+fill:
+  %storage = call ptr @held(ptr %source, i64 {at["tensor._storage"]})
+  call void @hold(ptr %t, i64 {at["tensor._array"]}, ptr %array)
+  call void @hold(ptr %t, i64 {at["tensor._storage"]}, ptr %storage)
+  call void @take(ptr %t, i64 {at["tensor._chain"]}, ptr %links)
+  call void @take(ptr %t, i64 {at["tensor._base"]}, ptr %of)
+  call void @hold(ptr %t, i64 {at["tensor._requires_grad"]}, ptr @false)
+  call void @hold(ptr %t, i64 {at["tensor._node"]}, ptr @nothing)
+  call void @hold(ptr %t, i64 {at["tensor._nr"]}, ptr @zero)
+  call void @hold(ptr %t, i64 {at["tensor._grad_meta"]}, ptr @nothing)
+  br i1 %followed, label %follow, label %done
+done:
+  ret ptr %t
+follow:
+  %operands = call ptr @PyTuple_New(i64 1)
+  %no.operands = icmp eq ptr %operands, null
+  br i1 %no.operands, label %drop, label %put
+put:
+  call void @Py_IncRef(ptr %source)
+  %c = call i32 @PyTuple_SetItem(ptr %operands, i64 0, ptr %source)
+  %is.noted = call i1 @noted(ptr %plans, ptr %operands, ptr %params, ptr %t)
+  call void @Py_DecRef(ptr %operands)
+  br i1 %is.noted, label %done, label %drop
+drop:
+  call void @Py_DecRef(ptr %t)
+  br label %unlike
+}}
+define ptr @tensors_or_gaps(ptr %arrays) {{
+entry:
+  %count = call i64 @PyTuple_Size(ptr %arrays)
+  %results = call ptr @PyList_New(i64 %count)
+  %failed = icmp eq ptr %results, null
+  br i1 %failed, label %done, label %next
+next:
+  %k = phi i64 [0, %entry], [%kNext, %put]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %each, label %done
+each:
+  %array = call ptr @PyTuple_GetItem(ptr %arrays, i64 %k)
+  %is.gap = icmp eq ptr %array, @nothing
+  br i1 %is.gap, label %gap, label %tensor
+gap:
+  call void @Py_IncRef(ptr @nothing)
+  br label %put
+tensor:
+  %t = call ptr @tensor_of(ptr %array)
+  %no.t = icmp eq ptr %t, null
+  br i1 %no.t, label %drop, label %put
+put:
+  %value = phi ptr [@nothing, %gap], [%t, %tensor]
+  %s = call i32 @PyList_SetItem(ptr %results, i64 %k, ptr %value)
+  %kNext = add i64 %k, 1
+  br label %next
+drop:
+  call void @Py_DecRef(ptr %results)
+  call void @Py_DecRef(ptr %arrays)
+  ret ptr null
+done:
+  call void @Py_DecRef(ptr %arrays)
+  ret ptr %results
+}}
+{search("meet_noted", (OPERANDS, PARAMETERS), NOTED, fourth="plans")}
+{search("meet_rules", (OPERANDS, PARAMETERS, REST), RULES)}"""
 
