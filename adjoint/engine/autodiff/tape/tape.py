@@ -151,7 +151,7 @@ class RecordNode(TapeNode):
 
     def apply_small(self, grads: Sequence[Any], needed: Sequence[bool] | None) -> Any:
         """The rules by a program for few elements, if there is one (Note [meeting])."""
-        values = [*self.intact(), *grads]
+        values = (*self.intact(), *grads)
         rest = (self.specs, self.out_specs, needed)
         if HOOKS.meet_rules is not None:
             return HOOKS.meet_rules(self.plan.small, values, self.params, rest)

@@ -87,6 +87,21 @@ class Straight:
             return named._make(leaves)
         return unflatten(self.structure, leaves)
 
+    def entry(self, operands: Sequence[Any], params: dict[str, Any], rest: Any) -> Any:
+        """What native code finds its kernels by, where they are not rows; None: they stay here."""
+        kernels, gaps = self.kernels, self.gaps
+        if HOOKS.meet_noted is None:
+            return None
+
+        def attempted(*arrays: Any) -> tuple[Any, ...] | None:
+            try:
+                results = iter(kernels(*arrays))
+            except Exception:
+                return None  # as it is, it succeeds or says what is wrong
+            return tuple([next(results) if there else None for there in gaps])
+
+        return HOOKS.small_entry(None, attempted, (), (operands, params, rest), of="arrays")
+
     def walked(self, arrays: Arrays) -> Any:
         """Written as native rows when called often; None where that is not, or not yet, so."""
         self.calls += 1
@@ -185,12 +200,11 @@ class StraightPrograms:
             return None
         if program.rows is not None:
             walked = program.walked(arrays)
-            simple = program.structure in (None, tuple, list)
-            if walked is not None and simple:
+            if program.rows is None and program.structure in (None, tuple, list):
                 owner, *given = owned
-                entry = walked.entry(*given, program.gaps)
-                if entry is not None:
-                    enlisted.enlist(owner, entry)
+                found = program.entry(*given) if walked is None else walked.entry(*given, program.gaps)
+                if found is not None:
+                    enlisted.enlist(owner, found)
         try:
             return program(arrays)
         except Exception:

@@ -37,11 +37,21 @@ _NODE = (
     "edges", "extra", "out_specs", "outputs", "params", "plan", "saved", "sequence", "specs",
     "versions",
 )  # fmt: skip
-# What operations with programs of rows give: a tensor, on the tape where that is asked for (plans)
+# What operations with programs of rows, or of kernels, give: a tensor, on the tape where that is asked for (plans)
 # and anybody is followed. Arrays, for Python to go on with, where there are several, or the tape is
 # Python's.
 NOTED = """
-  %arrays = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  %wordsObject = call ptr @PyTuple_GetItem(ptr %program, i64 0)
+  %unwritten = icmp eq ptr %wordsObject, %absent
+  br i1 %unwritten, label %call, label %walk
+call:
+  %computed = call ptr @called(ptr %program, ptr %operands, i1 false)
+  br label %computed.all
+walk:
+  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  br label %computed.all
+computed.all:
+  %arrays = phi ptr [%computed, %call], [%walked, %walk]
   %error = icmp eq ptr %arrays, null
   %nothing.there = icmp eq ptr %arrays, %absent
   %as.is = or i1 %error, %nothing.there
@@ -74,7 +84,17 @@ done:
   ret ptr %tensor"""
 # The same of rules: a list of tensors, None where an operand gets no cotangent.
 RULES = """
-  %arrays = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  %wordsObject = call ptr @PyTuple_GetItem(ptr %program, i64 0)
+  %unwritten = icmp eq ptr %wordsObject, %absent
+  br i1 %unwritten, label %call, label %walk
+call:
+  %computed = call ptr @called(ptr %program, ptr %operands, i1 false)
+  br label %computed.all
+walk:
+  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  br label %computed.all
+computed.all:
+  %arrays = phi ptr [%computed, %call], [%walked, %walk]
   %error = icmp eq ptr %arrays, null
   %nothing.there = icmp eq ptr %arrays, %absent
   %as.is = or i1 %error, %nothing.there
