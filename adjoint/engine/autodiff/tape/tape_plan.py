@@ -84,10 +84,9 @@ class TapePlan:
         )
         # Whether of few elements all its rules may be one program (Note [rules of few elements]).
         self.seen = 0
-        self.of_few = (
-            not (self.hands_on or record.given_a_draw or record.pulls_views or record.fails)
-            and (record.window is None or record.fills_zeros)
-        )
+        self.of_few = not (
+            self.hands_on or record.given_a_draw or record.pulls_views or record.fails
+        ) and (record.window is None or record.fills_zeros)
         self.noted = self._noted()
 
     def _noted(self) -> tuple[Any, type] | None:

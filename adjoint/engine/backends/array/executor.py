@@ -109,12 +109,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             raise explain(record, operands, params, error) from error
         if outputs is not None:
             out = wrap(outputs[0]) if len(outputs) == 1 else tuple([wrap(a) for a in outputs])
-            if CONTEXT.grad_enabled:
-                for x in operands:
-                    if isinstance(x, TensorBase) and (x._requires_grad or x._base is not None):  # type: ignore[attr-defined]
-                        HOOKS.attach(record, operands, params, out)
-                        break
-            return out
+            return attached(record, operands, params, out)
     arrays: list[Any] = []
     key: list[Any] = []  # `pattern`, inline
     tracked = numbered = False
@@ -198,6 +193,16 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     return out
 
 
+def attached(record: Record, operands: tuple[Any, ...], params: dict[str, Any], out: Any) -> Any:
+    """A result, on the tape if some operand may be followed."""
+    if CONTEXT.grad_enabled and any(
+        isinstance(x, TensorBase) and (x._requires_grad or x._base is not None)  # type: ignore[attr-defined]
+        for x in operands
+    ):
+        HOOKS.attach(record, operands, params, out)
+    return out
+
+
 def is_spread(arrays: list[Any], large: int) -> bool:
     """Whether operands that are small themselves have a large result together."""
     if len(arrays) == 2 and arrays[0].shape == arrays[1].shape:
@@ -247,12 +252,7 @@ def run_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, A
         except MemoryError:  # Python's way tries again, and says what is wrong
             out = None
         if out is not None:
-            if CONTEXT.grad_enabled:
-                for x in operands:
-                    if isinstance(x, TensorBase) and (x._requires_grad or x._base is not None):  # type: ignore[attr-defined]
-                        HOOKS.attach(record, operands, params, out)
-                        break
-            return out
+            return attached(record, operands, params, out)
     if record.by_table is not None and record.by_table(operands, params):
         return run_by_table(record, operands, params)
     if faults.BLOCKING:
@@ -462,8 +462,8 @@ def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
 def view_of(source: Any, array: Any, record: Record, params: dict[str, Any]) -> Any:
     """A view of a tensor, on the tape if that is followed, in a plain context."""
     if HOOKS.show is not None:
-        out = HOOKS.show(source, array, record, params, record.tape if CONTEXT.grad_enabled else None)
-        if out is not None:
+        plans = record.tape if CONTEXT.grad_enabled else None
+        if (out := HOOKS.show(source, array, record, params, plans)) is not None:
             return out
     out = window(source, array, record, params)
     mark_view(out, source)

@@ -202,7 +202,9 @@ class StraightPrograms:
             walked = program.walked(arrays)
             if program.rows is None and program.structure in (None, tuple, list):
                 owner, *given = owned
-                found = program.entry(*given) if walked is None else walked.entry(*given, program.gaps)
+                found = (
+                    program.entry(*given) if walked is None else walked.entry(*given, program.gaps)
+                )
                 if found is not None:
                     enlisted.enlist(owner, found)
         try:
@@ -317,7 +319,11 @@ def is_much(node: Node) -> bool:
 def is_large(node: Node) -> bool:
     """Whether an operation has as many elements as make it a fragment."""
     limit = node.record.large
-    return 0 < limit <= max([prod(x.spec.shape) for x in node.inputs if x.__class__ is Value], default=0)
+    return (
+        0
+        < limit
+        <= max([prod(x.spec.shape) for x in node.inputs if x.__class__ is Value], default=0)
+    )
 
 
 def is_beyond_rows(node: Node) -> bool:
