@@ -303,7 +303,7 @@ def test_nodes_made_natively_are_as_those_of_python() -> None:
             if isinstance(node, tape.RecordNode):
                 about += [node.specs, node.versions, node.params, node.plan.saves]
             told.append((type(node), about))
-        sum(t.sum() for t in parts if t.requires_grad).backward()
+        ad.stack([t.sum() for t in parts if t.requires_grad]).sum().backward()
         return [*told, x.grad.tolist()]  # type: ignore[union-attr]
 
     natively = (HOOKS.note, HOOKS.show, HOOKS.meet_noted, HOOKS.meet_rules)

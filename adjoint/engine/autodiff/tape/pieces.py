@@ -51,8 +51,14 @@ class Pieces:
         new, known = other.parts[0], self.parts[0].grad
         if (self.dim, self.has_dim) != (other.dim, other.has_dim):
             return False
-        if known.dtype is not new.grad.dtype or known.device != new.grad.device:
+        one, other_one = known._array, new.grad._array
+        if one.dtype != other_one.dtype or one.__class__ is not other_one.__class__:
             return False
+        if one.__class__ is not ndarray and known.device != new.grad.device:
+            return False
+        if new.stop <= self.parts[0].start:  # mostly: later parts were computed with later
+            self.parts.insert(0, new)
+            return True
         at = bisect_left(self.parts, new.start, key=START)
         if at < len(self.parts) and self.parts[at].start < new.stop:
             return False
@@ -117,18 +123,17 @@ def piece_of(node: BackwardNode, grad: Any) -> Pieces | None:
     index = node.params["index"]  # type: ignore[attr-defined]
     if len(index) != len(shape):
         return None
-    cut = [dim for dim, n in enumerate(shape) if not _is_whole(index[dim], n)]
-    if len(cut) != 1:
+    dim = -1
+    for k, n in enumerate(shape):
+        if index[k] != (0, n, 1):
+            if dim >= 0:
+                return None
+            dim = k
+    if dim < 0:
         return None
-    dim = cut[0]
     entry = index[dim]
     if entry.__class__ is int:
         return Pieces(dim, shape[dim], False, [SliceCotangent(entry, entry + 1, node, grad)])
     if entry.__class__ is not tuple or entry[2] != 1 or entry[0] == entry[1]:
         return None
     return Pieces(dim, shape[dim], True, [SliceCotangent(entry[0], entry[1], node, grad)])
-
-
-def _is_whole(entry: Any, n: Any) -> bool:
-    """Whether a slice takes all of a dimension."""
-    return bool(entry == (0, n, 1))

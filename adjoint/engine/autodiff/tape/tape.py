@@ -13,6 +13,7 @@ from adjoint.engine.autodiff.tape.kinks import behind_kink
 from adjoint.engine.autodiff.tape.node import SEQUENCE, BackwardNode, Edge, TapeNode, edge_of
 from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
 from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
+from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed, partial_for
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, HALF_DTYPES, HALVES
@@ -27,6 +28,7 @@ from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, alias, sync_view, wrap
 
 _new = object.__new__
+_new_tuple = tuple.__new__
 _SAVED_NAMES = {"_saved_self": 0, "_saved_other": 1, "_saved_result": -1}
 
 
@@ -453,7 +455,17 @@ def make_node(
 
 def specs_of(operands: tuple[Any, ...]) -> list[Any]:
     """Operands' specs; None for what is no tensor."""
-    return [x._spec if isinstance(x, TensorBase) else None for x in operands]  # type: ignore[attr-defined]
+    specs: list[Any] = []
+    for x in operands:
+        if isinstance(x, TensorBase):
+            array = x._array  # type: ignore[attr-defined]
+            if array.__class__ is ndarray:  # as `_spec` has it, inline
+                specs.append(_new_tuple(Spec, (array.shape, DTYPE_OF[array.dtype], CPU)))
+            else:
+                specs.append(x._spec)  # type: ignore[attr-defined]
+        else:
+            specs.append(None)
+    return specs
 
 
 def decorate(node: RecordNode, plan: TapePlan, operands: Any, outs: tuple[Tensor, ...]) -> None:

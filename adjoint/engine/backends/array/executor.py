@@ -193,12 +193,10 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     return out
 
 
-def attached(record: Record, operands: tuple[Any, ...], params: dict[str, Any], out: Any) -> Any:
+def attached(record: Record, operands: Any, params: dict[str, Any], out: Any) -> Any:
     """A result, on the tape if some operand may be followed."""
-    if CONTEXT.grad_enabled and any(
-        isinstance(x, TensorBase) and (x._requires_grad or x._base is not None)  # type: ignore[attr-defined]
-        for x in operands
-    ):
+    tensors = [x for x in operands if isinstance(x, TensorBase)]
+    if CONTEXT.grad_enabled and any(x._requires_grad or x._base is not None for x in tensors):  # type: ignore[attr-defined]
         HOOKS.attach(record, operands, params, out)
     return out
 
