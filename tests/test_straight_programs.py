@@ -10,7 +10,9 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine import assembly
+from adjoint.engine.autodiff.tape import tape
 from adjoint.engine.backends.array import executor
+from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations import small_calls as names
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
@@ -221,6 +223,97 @@ def test_single_kernels_on_the_tape_give_the_same_bits(
                 np.testing.assert_array_equal(g, w, err_msg=name)
                 np.testing.assert_array_equal(np.signbit(g), np.signbit(w), err_msg=name)
     assert len(made(programs)) > len(kernels) / 2
+
+
+# Operations whose rules are programs, and one that hands its cotangent on.
+RULES: dict[str, Call] = {
+    "a product of matrices": lambda x, y: x @ y.t(),
+    "a quotient": lambda x, y: x / y,
+    "a column": lambda x, y: x * y[:, :1],
+    "a part": lambda x, y: x[1:, ::2],
+    "chosen": lambda x, y: x[TARGET[:1]],
+    "sines": lambda x, y: x.sin(),
+    "bits beside it": lambda x, y: x + y,
+    "a row": lambda x, y: x[0] + y,
+}
+
+
+def test_rules_of_few_elements_are_programs(programs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tape, "EVERY", 1)
+    monkeypatch.setattr(straight, "LOADED", 0)
+    for name, call in RULES.items():
+        x, y = operands(ad.float32)
+        y = y.requires_grad_()
+        for times in range(40):
+            x = (x.detach() * -1.01).requires_grad_()
+            y.grad = None
+            with CONTEXT.having(reference=True):
+                want = [*results(call, x, y), None if y.grad is None else y.grad.clone()]
+            y.grad = None
+            got = [*results(call, x, y), y.grad]
+            for g, w in zip(got, want, strict=True):
+                assert (g is None) == (w is None)
+                if g is not None:
+                    np.testing.assert_array_equal(g, w, err_msg=f"{name}, {times}")
+        written = [p for p in call(x, y).grad_fn.plan.small if p[1][0]]
+        assert bool(written) == (name not in ("bits beside it", "a row")), name
+        before = x.grad.clone()  # type: ignore[union-attr]
+        call(x, y).sum().backward()
+        np.testing.assert_array_equal(x.grad.numpy(), (before + before).numpy())  # type: ignore[union-attr]
+
+
+def test_rules_that_are_programs_refuse_what_was_written_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tape, "EVERY", 1)
+    monkeypatch.setattr(straight, "LOADED", 0)
+    x, y = operands(ad.float32)
+    for _ in range(40):
+        (x * y).sum().backward()
+    out = x * y
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+    twice = x * y
+    twice.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        twice.sum().backward()
+
+
+def test_nodes_made_natively_are_as_those_of_python() -> None:
+    """Also of views whose base was written to since, and of subclasses."""
+    if HOOKS.note is None and (loops.native() is None or HOOKS.note is None):
+        pytest.skip("objects are laid out otherwise here")
+
+    def seen() -> list[Any]:
+        x = ad.nn.Parameter(ad.ones(3, 4))
+        base = x * 2
+        row = base[1]
+        parts = [row, row.unsqueeze(0), base.t(), base + 1, base.sum(1)]
+        base.mul_(3)
+        parts += [row * 2, base.t(), row[1:], base.detach()[0], ad.max(base, 1).values]
+        parts += [base.exp(), base / row, base @ base.t(), ad.cat([base, base]), 1 - base]
+        with ad.no_grad():
+            parts += [base[0], row.view(2, 2)]
+        told = []
+        for t in parts:
+            node = t.grad_fn
+            edges = [] if node is None else [(type(n).__name__, k) for n, k in node.next_functions]
+            about = [t._is_view(), t.requires_grad, type(t), t.stride(), t.tolist(), edges]
+            if isinstance(node, tape.RecordNode):
+                about += [node.specs, node.versions, node.params, node.plan.saves]
+            told.append((type(node), about))
+        ad.stack([t.sum() for t in parts if t.requires_grad]).sum().backward()
+        return [*told, x.grad.tolist()]  # type: ignore[union-attr]
+
+    natively = (HOOKS.note, HOOKS.show, HOOKS.meet_noted, HOOKS.meet_rules)
+    got = seen()
+    HOOKS.note = HOOKS.show = HOOKS.meet_noted = HOOKS.meet_rules = None
+    try:
+        want = seen()
+    finally:
+        HOOKS.note, HOOKS.show, HOOKS.meet_noted, HOOKS.meet_rules = natively
+    assert got == want
 
 
 def test_small_draws_by_a_fragment_are_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:

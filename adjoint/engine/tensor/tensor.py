@@ -155,12 +155,14 @@ class Tensor(TensorMethods, metaclass=TensorType):
     def _spec(self) -> Spec:
         array = self._array
         kind = array.__class__
+        if kind is ndarray:
+            return _new_tuple(Spec, (array.shape, DTYPE_OF[array.dtype], CPU))  # quicker
         if kind is Window:
             spec: Spec = array.spec
             return spec
         find = DEVICE_OF.get(kind)
         where = CPU if find is None else find(array)
-        return _new_tuple(Spec, (tuple(array.shape), DTYPE_OF[array.dtype], where))  # quicker
+        return _new_tuple(Spec, (tuple(array.shape), DTYPE_OF[array.dtype], where))
 
     def stride(self, dim: int | None = None) -> Any:
         """Steps between elements along each dimension, in elements."""

@@ -207,15 +207,17 @@ class Backward:
                     continue
                 self.kinks.append(node)
             if apart:
-                for nr, grad in enumerate(grads):
+                for grad in grads:
                     if grad.__class__ is Pieces:
-                        grads[nr] = self.whole(grad)
-                piece = piece_of(node, grads[0]) if node.extra is None else None
-                if piece is not None:
-                    self.send(node.edges, (piece,))
-                    if early:
-                        self.count_edges(node, early)
-                    continue
+                        grads = [self.whole(g) if g.__class__ is Pieces else g for g in grads]
+                        break
+                if node.fills_zeros and node.extra is None:
+                    piece = piece_of(node, grads[0])
+                    if piece is not None:
+                        self.send(node.edges, (piece,))
+                        if early:
+                            self.count_edges(node, early)
+                        continue
             if LISTENERS and capture is None:
                 results = self.run_heard(node, grads)
             elif simple and node.extra is None:

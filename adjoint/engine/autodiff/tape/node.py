@@ -40,6 +40,7 @@ class BackwardNode:
     sequence: int
     extra: Extra | None
     is_written_by_users = False  # whether `apply` calls code of theirs
+    fills_zeros = False  # whether it is that of a record which does
 
     def __init__(self, edges: Sequence[Edge | None], outputs: int) -> None:
         self.edges = edges

@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from numpy import empty, ndarray, zeros
+
 from adjoint.engine.autodiff.tape.node import BackwardNode
+from adjoint.engine.core.operations.small_calls import FEW_ON_TAPE
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.ops.shape.join import CAT
 from adjoint.engine.ops.shape.views import SLICE
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor, wrap
 
 START = attrgetter("start")
 
@@ -47,8 +51,14 @@ class Pieces:
         new, known = other.parts[0], self.parts[0].grad
         if (self.dim, self.has_dim) != (other.dim, other.has_dim):
             return False
-        if known.dtype is not new.grad.dtype or known.device != new.grad.device:
+        one, other_one = known._array, new.grad._array
+        if one.dtype != other_one.dtype or one.__class__ is not other_one.__class__:
             return False
+        if one.__class__ is not ndarray and known.device != new.grad.device:
+            return False
+        if new.stop <= self.parts[0].start:  # mostly: later parts were computed with later
+            self.parts.insert(0, new)
+            return True
         at = bisect_left(self.parts, new.start, key=START)
         if at < len(self.parts) and self.parts[at].start < new.stop:
             return False
@@ -59,6 +69,8 @@ class Pieces:
 
     def joined(self) -> Tensor:
         """All of them in the tensor's shape, zeros where none of them is."""
+        if not LISTENERS and all(map(is_little, self.parts)):
+            return self.put_side_by_side()
         dim, rows, at = self.dim, [], 0
         for part in self.parts:
             grad = part.grad if self.has_dim else part.grad.unsqueeze(dim)
@@ -71,6 +83,24 @@ class Pieces:
         joined: Tensor = CAT(*rows, dim=dim)
         return joined
 
+    def put_side_by_side(self) -> Tensor:
+        """The same of little ones, of which each is copied to its place at once."""
+        first = self.parts[0]
+        covered = sum([part.stop - part.start for part in self.parts])
+        make = empty if covered == self.size else zeros
+        array = make(first.node.specs[0].shape, first.grad._array.dtype)  # type: ignore[attr-defined]
+        before = (slice(None),) * self.dim
+        for part in self.parts:
+            at = slice(part.start, part.stop) if self.has_dim else part.start
+            array[(*before, at)] = part.grad._array
+        return wrap(array)
+
+
+def is_little(part: SliceCotangent) -> bool:
+    """Whether a cotangent is an array of so few elements that a copy of it is quickly made."""
+    array = part.grad._array
+    return array.__class__ is ndarray and array.size <= FEW_ON_TAPE
+
 
 def zeros_beside(like: Tensor, dim: int, count: int) -> Tensor:
     """Zeros as wide as a tensor but for one dimension."""
@@ -81,9 +111,11 @@ def zeros_beside(like: Tensor, dim: int, count: int) -> Tensor:
 
 
 def piece_of(node: BackwardNode, grad: Any) -> Pieces | None:
-    """The cotangent of a slice that cuts one dimension into neighbours; None: of all else."""
-    plan = getattr(node, "plan", None)
-    if plan is None or plan.record is not SLICE or grad.__class__ is not Tensor:
+    """The cotangent of a slice that cuts one dimension into neighbours; None: of all else.
+
+    The node is one that fills zeros.
+    """
+    if node.plan.record is not SLICE or grad.__class__ is not Tensor:  # type: ignore[attr-defined]
         return None
     if node.edges[0] is None or grad.is_sparse:
         return None
@@ -91,18 +123,17 @@ def piece_of(node: BackwardNode, grad: Any) -> Pieces | None:
     index = node.params["index"]  # type: ignore[attr-defined]
     if len(index) != len(shape):
         return None
-    cut = [dim for dim, n in enumerate(shape) if not _is_whole(index[dim], n)]
-    if len(cut) != 1:
+    dim = -1
+    for k, n in enumerate(shape):
+        if index[k] != (0, n, 1):
+            if dim >= 0:
+                return None
+            dim = k
+    if dim < 0:
         return None
-    dim = cut[0]
     entry = index[dim]
     if entry.__class__ is int:
         return Pieces(dim, shape[dim], False, [SliceCotangent(entry, entry + 1, node, grad)])
     if entry.__class__ is not tuple or entry[2] != 1 or entry[0] == entry[1]:
         return None
     return Pieces(dim, shape[dim], True, [SliceCotangent(entry[0], entry[1], node, grad)])
-
-
-def _is_whole(entry: Any, n: Any) -> bool:
-    """Whether a slice takes all of a dimension."""
-    return bool(entry == (0, n, 1))

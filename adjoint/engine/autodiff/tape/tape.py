@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.autodiff.tape import tape_plan as kinds
 from adjoint.engine.autodiff.tape.kinks import behind_kink
 from adjoint.engine.autodiff.tape.node import SEQUENCE, BackwardNode, Edge, TapeNode, edge_of
 from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
 from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
+from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed, partial_for
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, HALF_DTYPES, HALVES
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.operations.small_calls import EVERY, FEW_ON_TAPE
 from adjoint.engine.core.origins import place_now
 from adjoint.engine.core.spec import Spec, same_shape
 from adjoint.engine.core.state import switches
@@ -24,6 +28,7 @@ from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, alias, sync_view, wrap
 
 _new = object.__new__
+_new_tuple = tuple.__new__
 _SAVED_NAMES = {"_saved_self": 0, "_saved_other": 1, "_saved_result": -1}
 
 
@@ -62,15 +67,56 @@ class RecordNode(TapeNode):
             finally:
                 capture.pulled = None
         plan = self.plan
-        if (plan.whole or plan.on_device) and level is None and CONTEXT.plain:
-            if plan.small and not CONTEXT.grad_enabled and not LISTENERS:
+        if plan.hands_on:
+            array = grads[0]._array
+            few = array.__class__ is ndarray and array.size < plan.record.large
+            if few or self.specs is None:
+                return self.handed_on(grads[0], needed)
+        if level is None and CONTEXT.plain:
+            quiet = not (CONTEXT.grad_enabled or LISTENERS)
+            if plan.small and quiet:
                 cotangents = self.apply_small(grads, needed)
                 if cotangents is not None:
                     return cotangents
-            cotangents = self.apply_fragment(grads, needed)
-            if cotangents is not None:
-                return cotangents
+            if plan.whole or plan.on_device:
+                cotangents = self.apply_fragment(grads, needed)
+                if cotangents is not None:
+                    return cotangents
+            if plan.of_few and quiet:
+                plan.seen += 1
+                if not plan.seen % EVERY:
+                    cotangents = self.apply_sighted(grads, needed)
+                    if cotangents is not None:
+                        return cotangents
         return self.apply_rules(grads, needed, level)
+
+    def handed_on(self, g: Any, needed: Sequence[bool] | None) -> list[Any]:
+        """The cotangent as it comes, made to match operands that are not like the result."""
+        results: list[Any] = [None] * len(self.edges)
+        specs = self.specs
+        for step in self.plan.steps:
+            position = step.position
+            if needed is None or needed[position]:
+                results[position] = g if specs is None else fit(g, specs[position])  # type: ignore[arg-type]
+        return results
+
+    def apply_sighted(self, grads: Sequence[Any], needed: Sequence[bool] | None) -> Any:
+        """The rules, looked at for a program of few elements.
+
+        Note [rules of few elements]
+            The rules of a composite are a program from the first calls on (Note [straight
+            programs]); those of a single operation come to two or three, of which each has its
+            own program (Note [small calls]), so they are told apart here, as kernels are in the
+            forward (Note [seen on the tape]): one call in `EVERY` is looked at. Where a rule hands
+            the cotangent on or gives a view of it, there is nothing to compute, and no program.
+        """
+        values = [*self.intact(), *grads]
+        for x in values:
+            if isinstance(x, TensorBase):
+                array = x._array  # type: ignore[attr-defined]
+                if array.__class__ is not ndarray or array.size > FEW_ON_TAPE:
+                    return None
+        return self.apply_once(HOOKS.straight, values, grads, needed, sighted=True)
 
     def apply_fragment(
         self, grads: Sequence[Any], needed: Sequence[bool] | None
@@ -107,8 +153,10 @@ class RecordNode(TapeNode):
 
     def apply_small(self, grads: Sequence[Any], needed: Sequence[bool] | None) -> Any:
         """The rules by a program for few elements, if there is one (Note [meeting])."""
-        values = [*self.intact(), *grads]
+        values = (*self.intact(), *grads)
         rest = (self.specs, self.out_specs, needed)
+        if HOOKS.meet_rules is not None:
+            return HOOKS.meet_rules(self.plan.small, values, self.params, rest)
         arrays = HOOKS.meet(self.plan.small, values, self.params, rest)
         if arrays is None:
             return None
@@ -167,6 +215,7 @@ class RecordNode(TapeNode):
         grads: Sequence[Any],
         needed: Sequence[bool] | None,
         quick: Any = None,
+        sighted: bool = False,
     ) -> Sequence[Any]:
         """The rules by what knows them for tensors alike; `values` is all that they see."""
         literals = [x for x in values if not isinstance(x, TensorBase)]
@@ -180,7 +229,8 @@ class RecordNode(TapeNode):
             )
         if repeats is HOOKS.straight:
             rest = (self.specs, self.out_specs, needed)
-            return repeats.run(key, tensors, rule, (self.plan, values, self.params, rest))
+            owned = (self.plan, values, self.params, rest)
+            return repeats.run(key, tensors, rule, owned, sighted)
         return repeats.run(key, tensors, rule)
 
     def apply_others(
@@ -318,6 +368,13 @@ class KinkedNode(RecordNode):
 
 def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> None:
     """Record an operation on the tape if any operand's gradient is wanted."""
+    if (
+        HOOKS.note is not None
+        and CONTEXT.plain
+        and outs.__class__ is Tensor
+        and HOOKS.note(record.tape, operands, params, outs)
+    ):
+        return  # Note [noting]
     edges: list[Edge | None] = []
     bits = 1
     for x in operands:
@@ -398,7 +455,17 @@ def make_node(
 
 def specs_of(operands: tuple[Any, ...]) -> list[Any]:
     """Operands' specs; None for what is no tensor."""
-    return [x._spec if isinstance(x, TensorBase) else None for x in operands]  # type: ignore[attr-defined]
+    specs: list[Any] = []
+    for x in operands:
+        if isinstance(x, TensorBase):
+            array = x._array  # type: ignore[attr-defined]
+            if array.__class__ is ndarray:  # as `_spec` has it, inline
+                specs.append(_new_tuple(Spec, (array.shape, DTYPE_OF[array.dtype], CPU)))
+            else:
+                specs.append(x._spec)  # type: ignore[attr-defined]
+        else:
+            specs.append(None)
+    return specs
 
 
 def decorate(node: RecordNode, plan: TapePlan, operands: Any, outs: tuple[Tensor, ...]) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from adjoint.engine.core.operations.record import Record, Rule
 
 # Where a rule's argument comes from; the key beside it is the index or name meant.
@@ -19,6 +21,11 @@ SAVED, SAVED_MANY, GRAD, GRADS, SPEC, SPECS, OUT_SPEC, OUT_SPECS, PARAM, OPTIONA
 )
 NEEDED, PARAMS = 11, 12  # joint rules only
 RuleArgument = tuple[int, Any]
+# The words of a plan for native code (Note [noting]): whether specs of all operands are wanted; the
+# operands that are to be like the result, or specs are wanted too; what is saved. Lists begin with
+# how many they are.
+NOTED_AT_MOST = 8
+NOTED_SPECS, NOTED_CHECKS, NOTED_SAVES = 0, 1, 2 + NOTED_AT_MOST
 _ALWAYS_FLOATING = (
     "same",
     "float",
@@ -40,9 +47,9 @@ class TapePlan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "always_floating", "elementwise", "hands_on", "joint", "met", "node_class", "on_device",
-        "outputs", "record", "saves", "small", "steps", "tracked", "wants_out_specs",
-        "wants_specs", "whole",
+        "always_floating", "elementwise", "hands_on", "joint", "met", "node_class", "noted",
+        "of_few", "on_device", "outputs", "record", "saves", "seen", "small", "steps", "tracked",
+        "wants_out_specs", "wants_specs", "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -75,6 +82,28 @@ class TapePlan:
         self.hands_on = self.elementwise and all(
             step.fn is None and step.factor == 1.0 for step in self.steps
         )
+        # Whether of few elements all its rules may be one program (Note [rules of few elements]).
+        self.seen = 0
+        self.of_few = not (
+            self.hands_on or record.given_a_draw or record.pulls_views or record.fails
+        ) and (record.window is None or record.fills_zeros)
+        self.noted = self._noted()
+
+    def _noted(self) -> tuple[Any, type] | None:
+        """The words that native code follows (Note [noting]), and the class of the node.
+
+        None where it has no way: `attach` has.
+        """
+        checks = [step.position for step in self.steps] if self.elementwise else []
+        rare = self.wants_out_specs or self.outputs != 1 or self.record.outputs != 1
+        if rare or max(len(checks), len(self.saves), len(self.tracked)) > NOTED_AT_MOST:
+            return None
+        words = np.zeros(NOTED_SAVES + 1 + NOTED_AT_MOST, np.int64)
+        words[NOTED_SPECS] = self.wants_specs
+        for at, numbers in ((NOTED_CHECKS, checks), (NOTED_SAVES, self.saves)):
+            words[at] = len(numbers)
+            words[at + 1 : at + 1 + len(numbers)] = numbers
+        return words, self.node_class
 
     def _step(self, record: Record, rule: Rule | float, position: int, count: int) -> RuleCall:
         if isinstance(rule, float):
@@ -169,7 +198,9 @@ def node_class_of(record: Record, base: type) -> type:
         )
         name = stem if stem == "CopySlices" else f"{stem}Backward0"
         node_class = _classes[record] = type(
-            name, (base,), {"__slots__": (), "__module__": __name__}
+            name,
+            (base,),
+            {"__slots__": (), "__module__": __name__, "fills_zeros": record.fills_zeros},
         )
     return node_class
 

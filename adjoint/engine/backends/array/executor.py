@@ -50,7 +50,7 @@ from adjoint.engine.tensor import holders
 from adjoint.engine.tensor.holders import holders_text, largest_storages
 from adjoint.engine.tensor.meta import asked_for_meta, infer_only
 from adjoint.engine.tensor.storage import Window
-from adjoint.engine.tensor.tensor import mark_view, window, wrap
+from adjoint.engine.tensor.tensor import Tensor, mark_view, window, wrap
 from adjoint.engine.tensor.writing.mutation import leak_message
 
 Array = Any
@@ -98,17 +98,18 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
         return run_view(record, operands[0], params)
     if record.small and not LISTENERS and (record.one_node or may_be_whole(record, True, operands)):
         try:
-            outputs = HOOKS.meet(record.small, operands, params, None)
+            if HOOKS.meet_noted is None:
+                outputs = HOOKS.meet(record.small, operands, params, None)
+            else:
+                plans = record.tape if CONTEXT.grad_enabled else None
+                outputs = HOOKS.meet_noted(record.small, operands, params, plans)
+                if outputs.__class__ is Tensor:
+                    return outputs
         except MemoryError as error:
             raise explain(record, operands, params, error) from error
         if outputs is not None:
             out = wrap(outputs[0]) if len(outputs) == 1 else tuple([wrap(a) for a in outputs])
-            if CONTEXT.grad_enabled:
-                for x in operands:
-                    if isinstance(x, TensorBase) and (x._requires_grad or x._base is not None):  # type: ignore[attr-defined]
-                        HOOKS.attach(record, operands, params, out)
-                        break
-            return out
+            return attached(record, operands, params, out)
     arrays: list[Any] = []
     key: list[Any] = []  # `pattern`, inline
     tracked = numbered = False
@@ -192,6 +193,14 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     return out
 
 
+def attached(record: Record, operands: Any, params: dict[str, Any], out: Any) -> Any:
+    """A result, on the tape if some operand may be followed."""
+    tensors = [x for x in operands if isinstance(x, TensorBase)]
+    if CONTEXT.grad_enabled and any(x._requires_grad or x._base is not None for x in tensors):  # type: ignore[attr-defined]
+        HOOKS.attach(record, operands, params, out)
+    return out
+
+
 def is_spread(arrays: list[Any], large: int) -> bool:
     """Whether operands that are small themselves have a large result together."""
     if len(arrays) == 2 and arrays[0].shape == arrays[1].shape:
@@ -241,12 +250,7 @@ def run_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, A
         except MemoryError:  # Python's way tries again, and says what is wrong
             out = None
         if out is not None:
-            if CONTEXT.grad_enabled:
-                for x in operands:
-                    if isinstance(x, TensorBase) and (x._requires_grad or x._base is not None):  # type: ignore[attr-defined]
-                        HOOKS.attach(record, operands, params, out)
-                        break
-            return out
+            return attached(record, operands, params, out)
     if record.by_table is not None and record.by_table(operands, params):
         return run_by_table(record, operands, params)
     if faults.BLOCKING:
@@ -450,7 +454,16 @@ def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
         result = kernel(array, **params)
     except Exception as error:
         raise explain(record, (source,), params, error) from error
-    out = window(source, result, record, params)
+    return view_of(source, result, record, params)
+
+
+def view_of(source: Any, array: Any, record: Record, params: dict[str, Any]) -> Any:
+    """A view of a tensor, on the tape if that is followed, in a plain context."""
+    if HOOKS.show is not None:
+        plans = record.tape if CONTEXT.grad_enabled else None
+        if (out := HOOKS.show(source, array, record, params, plans)) is not None:
+            return out
+    out = window(source, array, record, params)
     mark_view(out, source)
     if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
         HOOKS.attach(record, (source,), params, out)

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from adjoint.engine.backends.array.executor import find_device_kernel, find_kernel
+from adjoint.engine.backends.array.executor import find_device_kernel, find_kernel, view_of
 from adjoint.engine.core.operations.record import HOOKS, Record
-from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.tensor import mark_view, window
 
 Links = tuple[tuple[Record, dict[str, Any]], ...]
 
@@ -24,11 +22,7 @@ def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..
     """
 
     def shown(source: Any, record: Record, show: Any, params: dict[str, Any]) -> Any:
-        out = window(source, show(source._array), record, params)
-        mark_view(out, source)
-        if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
-            HOOKS.attach(record, (source,), params, out)
-        return out
+        return view_of(source, show(source._array), record, params)
 
     def prepared(links: Links) -> list[tuple[Record, Callable[[Any], Any], dict[str, Any]]]:
         array, ready = like, []
@@ -54,12 +48,8 @@ def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..
         return follow
     (((record, show, params),),) = every
 
-    def follow_one(source: Any, *_: Any) -> Any:  # `shown`, inline
-        out = window(source, show(source._array), record, params)
-        mark_view(out, source)
-        if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
-            HOOKS.attach(record, (source,), params, out)
-        return out
+    def follow_one(source: Any, *_: Any) -> Any:
+        return view_of(source, show(source._array), record, params)
 
     return follow_one
 

@@ -66,7 +66,7 @@ SPECIAL = (
     "xlog1py zeta"
 )
 ARRANGING = (
-    "as_strided_scatter block_diag cartesian_prod channel_shuffle combinations constant_pad_nd "
+    "block_diag cartesian_prod channel_shuffle combinations constant_pad_nd "
     "corrcoef cov cumulative_trapezoid diagflat diagonal_scatter diff gradient histogram "
     "index_copy index_fill index_reduce isin mode msort nanmedian nanquantile put quantile renorm "
     "scatter_reduce select_scatter slice_scatter sum_to_size trapezoid trapz unravel_index vander"
@@ -102,9 +102,10 @@ DRAWS = (
 )
 # Or drawn into their first argument.
 FILLS = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_"
-# Or all of them are views of the one tensor among the arguments.
+# Or all of them are views of the one tensor among the arguments. Not `as_strided`, which may count
+# from where memory begins: that is no matter of how its argument lies.
 VIEWS = (
-    "T adjoint as_strided broadcast_to chunk diagonal dsplit expand flatten hsplit imag mT "
+    "T adjoint broadcast_to chunk diagonal dsplit expand flatten hsplit imag mT "
     "moveaxis movedim narrow permute ravel real reshape select split split_with_sizes squeeze "
     "swapaxes swapdims t tensor_split transpose unbind unflatten unsqueeze view view_as_complex "
     "view_as_real vsplit unfold"
@@ -165,9 +166,7 @@ STRAIGHT = frozenset(
     "embedding_bag empty_like grid_sample huber_loss kl_div l1_loss layer_norm linear mse_loss "
     "multi_margin_loss new_empty nll_loss rand_like randint_like randn_like "
     "smooth_l1_loss".split()
-).union(VIEWS.split()) - frozenset(
-    "adjoint as_strided dsplit hsplit split_with_sizes unfold vsplit".split()
-)
+).union(VIEWS.split()) - frozenset("adjoint dsplit hsplit split_with_sizes unfold vsplit".split())
 EVERY = 8  # calls that no program fits, of which one is looked at
 
 

@@ -87,6 +87,21 @@ class Straight:
             return named._make(leaves)
         return unflatten(self.structure, leaves)
 
+    def entry(self, operands: Sequence[Any], params: dict[str, Any], rest: Any) -> Any:
+        """What native code finds its kernels by, where they are not rows; None: they stay here."""
+        kernels, gaps = self.kernels, self.gaps
+        if HOOKS.meet_noted is None:
+            return None
+
+        def attempted(*arrays: Any) -> tuple[Any, ...] | None:
+            try:
+                results = iter(kernels(*arrays))
+            except Exception:
+                return None  # as it is, it succeeds or says what is wrong
+            return tuple([next(results) if there else None for there in gaps])
+
+        return HOOKS.small_entry(None, attempted, (), (operands, params, rest), of="arrays")
+
     def walked(self, arrays: Arrays) -> Any:
         """Written as native rows when called often; None where that is not, or not yet, so."""
         self.calls += 1
@@ -133,10 +148,20 @@ class StraightPrograms:
         return self.find(kind, tensors, lambda: work(*operands, **params), owned)
 
     def run(
-        self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any], owned: Owned
+        self,
+        key: Any,
+        tensors: Sequence[Tensor],
+        rule: Callable[[], Any],
+        owned: Owned,
+        sighted: bool = False,
     ) -> Any:
-        """What `rule()` gives, which is decided by `key` and these tensors; None: call it."""
-        return self.find([frozen(key)], tensors, rule, owned)
+        """What `rule()` gives, which is decided by `key` and these tensors; None: call it.
+
+        One that is `sighted` was not looked at whenever it came (Note [rules of few elements]).
+        """
+        if sighted:
+            self.calls += EVERY - 1
+        return self.find([frozen(key)], tensors, rule, owned, as_is=sighted)
 
     def find(
         self,
@@ -144,8 +169,12 @@ class StraightPrograms:
         tensors: Sequence[Tensor],
         fn: Callable[[], Any],
         owned: Owned,
+        as_is: bool = False,
     ) -> Any:
-        """What `fn()` gives, decided by `kind` and the tensors; None: do it as it is."""
+        """What `fn()` gives, decided by `kind` and the tensors; None: do it as it is.
+
+        Where it has run `as_is` so far, none of its parts may have been a fragment.
+        """
         arrays = [t._array for t in tensors]
         for a in arrays:
             if a.__class__ is not ndarray or a.size > MOST:
@@ -165,18 +194,19 @@ class StraightPrograms:
             if len(self.by_kind) > KEPT:
                 self.by_kind.clear()  # at once: other threads may be looking
             program = self.by_kind[key] = (
-                program + 1 if program < AFTER else straight_program(tensors, fn)
+                program + 1 if program < AFTER else straight_program(tensors, fn, as_is=as_is)
             )
         if program.__class__ is not Straight:
             return None
         if program.rows is not None:
             walked = program.walked(arrays)
-            simple = program.structure in (None, tuple, list)
-            if walked is not None and simple:
+            if program.rows is None and program.structure in (None, tuple, list):
                 owner, *given = owned
-                entry = walked.entry(*given, program.gaps)
-                if entry is not None:
-                    enlisted.enlist(owner, entry)
+                found = (
+                    program.entry(*given) if walked is None else walked.entry(*given, program.gaps)
+                )
+                if found is not None:
+                    enlisted.enlist(owner, found)
         try:
             return program(arrays)
         except Exception:
@@ -189,7 +219,7 @@ class StraightPrograms:
 
 
 def straight_program(
-    tensors: Sequence[Tensor], fn: Callable[[], Any], of_call: bool = False
+    tensors: Sequence[Tensor], fn: Callable[[], Any], of_call: bool = False, as_is: bool = False
 ) -> Straight | None:
     """The program of what a function does with tensors, if it can be one and does the same.
 
@@ -199,7 +229,7 @@ def straight_program(
     try:
         with CONTEXT.having(grad_enabled=False, reference=True):
             want, _ = flatten(fn())
-        program = recorded(tensors, fn, of_call)
+        program = recorded(tensors, fn, of_call, as_is)
         results = program.kernels(*[t._array for t in tensors])
     except Exception:  # whatever it is, calls go on as before
         return None
@@ -213,17 +243,23 @@ def straight_program(
     return program if HOOKS.same_arrays(results, arrays) else None
 
 
-def recorded(tensors: Sequence[Tensor], fn: Callable[[], Any], of_call: bool = False) -> Straight:
+def recorded(
+    tensors: Sequence[Tensor], fn: Callable[[], Any], of_call: bool = False, as_is: bool = False
+) -> Straight:
     """Record what a function does, as kernels."""
     body = OperationTrace(None, "a small operation")
     try:
-        return recorded_in(body, tensors, fn, of_call)
+        return recorded_in(body, tensors, fn, of_call, as_is)
     finally:
         body.lifted.clear()  # operands would be held until the collector comes
 
 
 def recorded_in(
-    body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[], Any], of_call: bool
+    body: OperationTrace,
+    tensors: Sequence[Tensor],
+    fn: Callable[[], Any],
+    of_call: bool,
+    as_is: bool,
 ) -> Straight:
     """The same, in a recording."""
     given = {id(t): k for k, t in enumerate(tensors)}
@@ -245,6 +281,8 @@ def recorded_in(
         raise Unfit
     if any(is_spread(node) or is_much(node) for node in graph.nodes):
         raise Unfit  # as it is, that is a fragment
+    if as_is and any(map(is_large, graph.nodes)):
+        raise Unfit  # the same, and it has its bits
     if of_call and (any(map(is_beyond_rows, graph.nodes)) or finds_extremes(graph)):
         raise Unfit  # the same: it has its bits, and is quicker
     gaps = tuple([x is not None for x in leaves])
@@ -276,6 +314,16 @@ def is_much(node: Node) -> bool:
         return True
     much = node.record.much
     return much is not None and much([spec.shape for spec in specs], node.params)
+
+
+def is_large(node: Node) -> bool:
+    """Whether an operation has as many elements as make it a fragment."""
+    limit = node.record.large
+    return (
+        0
+        < limit
+        <= max([prod(x.spec.shape) for x in node.inputs if x.__class__ is Value], default=0)
+    )
 
 
 def is_beyond_rows(node: Node) -> bool:

@@ -29,6 +29,7 @@ IMPORTED = (
     "PyDict_GetItemWithError",
     "PyDict_Next",
     "PyDict_Size",
+    "PyIter_Next",
     "PyList_GetItem",
     "PyList_New",
     "PyList_SetItem",

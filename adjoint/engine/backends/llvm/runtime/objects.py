@@ -176,7 +176,7 @@ def objects() -> ObjectCode | None:
     symbols = fastcall.interpreter() | {
         "Tensor": id(Tensor), "Storage": id(Storage), "no_arguments": id(()), "none": id(None),
         "sample_tensor": id(sample), "sample_storage": id(sample._storage),
-        "object_new": _object_new(),
+        "object_new": object_new(),
     }  # fmt: skip
     keep = (library.linked("objects", text, symbols), sample)
     flags, code = fastcall.METH_FASTCALL, keep[0]
@@ -191,7 +191,7 @@ def objects() -> ObjectCode | None:
     return ObjectCode(count, places, code.address("tensor_of"))
 
 
-def _object_new() -> int:
+def object_new() -> int:
     """The address of what makes an object of a class, with nothing in its slots."""
     find = ctypes.pythonapi.PyType_GetSlot
     find.restype, find.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_int]

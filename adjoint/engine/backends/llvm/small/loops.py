@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, jit, library
-from adjoint.engine.backends.llvm.runtime.objects import objects
+from adjoint.engine.backends.llvm.runtime.objects import object_new, objects
 from adjoint.engine.backends.llvm.runtime.peeking import (
     COUNTED,
     HEAD,
@@ -22,7 +22,7 @@ from adjoint.engine.backends.llvm.runtime.peeking import (
     steps,
 )
 from adjoint.engine.backends.llvm.runtime.shared_words import MAX_WORKERS
-from adjoint.engine.backends.llvm.small import calling, inner_loops, meeting
+from adjoint.engine.backends.llvm.small import calling, inner_loops, meeting, noting
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import forks
 
@@ -314,6 +314,11 @@ def _native() -> SmallCode | None:
         parts.append(calling.text(*offsets))
         symbols |= {"tensor_of": tensors.tensor_of, "false": id(False), "true": id(True)}
         names += ["meet_call", "meet_into"]
+        places = noting.offsets()
+        if places is not None:
+            parts.append(noting.text(places))
+            symbols |= noting.symbols(object_new())
+            names += noting.NAMES
     code = library.linked("small rows", "\n".join(parts), symbols)
     walk, meet, *calls = (
         fastcall.builtin(
@@ -322,15 +327,17 @@ def _native() -> SmallCode | None:
         for name in names
     )
     HOOKS.meet, HOOKS.small_code = meet, True
+    if len(calls) > 2:
+        HOOKS.note, HOOKS.show, HOOKS.meet_noted, HOOKS.meet_rules = calls[2:]
     if calls:
-        (HOOKS.meet_call, HOOKS.meet_into_small), HOOKS.small_call_code = calls, True
+        (HOOKS.meet_call, HOOKS.meet_into_small), HOOKS.small_call_code = calls[:2], True
     HOOKS.address, HOOKS.steps = address, steps()
 
     def address_of(name: str) -> int:
         family = inner_loops.family_of(name)
         return (code if family is None else _family(family)).address(name)
 
-    return SmallCode(walk, meet, address_of, *calls)
+    return SmallCode(walk, meet, address_of, *calls[:2])
 
 
 def _family(name: str) -> jit.LinkedCode:

@@ -54,6 +54,10 @@ ARRAYS = ArrayText(
 )
 
 RUN = """
+  %wordsObject = call ptr @PyTuple_GetItem(ptr %program, i64 0)
+  %unwritten = icmp eq ptr %wordsObject, %absent
+  br i1 %unwritten, label %none, label %written
+written:
   %out = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
   ret ptr %out"""
 

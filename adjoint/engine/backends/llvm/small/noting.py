@@ -1,0 +1,530 @@
+"""Putting an operation on the tape, natively.
+
+Note [noting]
+    What the tape keeps of an operation is decided by its plan (`autodiff.tape.tape_plan`), and to
+    follow one takes Python longer than a kernel of few elements. So a plan that asks for nothing
+    rare says so in words (`TapePlan.noted`), and native code makes the node: edges, saved values
+    and their versions, and specs of operands that are not like the result. Whatever it does not
+    know it leaves as it was, and Python's own way is gone (`autodiff.tape.tape.attach`): for views
+    whose base was written to, results that are not of a usual dtype, inference tensors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from adjoint.engine.autodiff.tape.node import SEQUENCE
+from adjoint.engine.autodiff.tape.tape import RecordNode, specs_of
+from adjoint.engine.autodiff.tape.tape_plan import (
+    NOTED_AT_MOST,
+    NOTED_CHECKS,
+    NOTED_SAVES,
+    NOTED_SPECS,
+    TapePlan,
+)
+from adjoint.engine.backends.llvm.runtime.peeking import DTYPE, HEAD, RANK, SIZES
+from adjoint.engine.backends.llvm.small import viewing
+from adjoint.engine.backends.llvm.small.comparing import FLOAT, INT, NDARRAY
+from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, REST, search
+from adjoint.engine.core.object_layout import slot_offset
+from adjoint.engine.tensor.storage import Storage
+from adjoint.engine.tensor.tensor import NO_GRAD, Tensor
+
+NAMES = ("note", "show", "meet_noted", "meet_rules")  # the functions that Python calls
+_TENSOR = (
+    "_array", "_base", "_chain", "_grad_meta", "_node", "_nr", "_requires_grad", "_storage",
+)  # fmt: skip
+_NODE = (
+    "edges", "extra", "out_specs", "outputs", "params", "plan", "saved", "sequence", "specs",
+    "versions",
+)  # fmt: skip
+# What operations with programs, of rows or of kernels, give: a tensor, on the tape where that is
+# asked for (plans) and anybody is followed. Arrays, for Python to go on with, where there are
+# several, or where the tape is Python's.
+NOTED = """
+  %wordsObject = call ptr @PyTuple_GetItem(ptr %program, i64 0)
+  %unwritten = icmp eq ptr %wordsObject, %absent
+  br i1 %unwritten, label %call, label %walk
+call:
+  %computed = call ptr @called(ptr %program, ptr %operands, i1 false)
+  br label %computed.all
+walk:
+  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  br label %computed.all
+computed.all:
+  %arrays = phi ptr [%computed, %call], [%walked, %walk]
+  %error = icmp eq ptr %arrays, null
+  %nothing.there = icmp eq ptr %arrays, %absent
+  %as.is = or i1 %error, %nothing.there
+  br i1 %as.is, label %hand, label %count
+hand:
+  ret ptr %arrays
+count:
+  %results = call i64 @PyTuple_Size(ptr %arrays)
+  %single = icmp eq i64 %results, 1
+  br i1 %single, label %wrap, label %hand
+wrap:
+  %array = call ptr @PyTuple_GetItem(ptr %arrays, i64 0)
+  %tensor = call ptr @tensor_of(ptr %array)
+  %no.tensor = icmp eq ptr %tensor, null
+  br i1 %no.tensor, label %drop, label %look
+drop:
+  call void @Py_DecRef(ptr %arrays)
+  ret ptr null
+look:
+  %unfollowed = icmp eq ptr %plans, %absent
+  br i1 %unfollowed, label %done, label %follow
+follow:
+  %is.noted = call i1 @noted(ptr %plans, ptr %operands, ptr %params, ptr %tensor)
+  br i1 %is.noted, label %done, label %arrays.alone
+arrays.alone:
+  call void @Py_DecRef(ptr %tensor)
+  ret ptr %arrays
+done:
+  call void @Py_DecRef(ptr %arrays)
+  ret ptr %tensor"""
+# The same of rules: a list of tensors, None where an operand gets no cotangent.
+RULES = """
+  %wordsObject = call ptr @PyTuple_GetItem(ptr %program, i64 0)
+  %unwritten = icmp eq ptr %wordsObject, %absent
+  br i1 %unwritten, label %call, label %walk
+call:
+  %computed = call ptr @called(ptr %program, ptr %operands, i1 false)
+  br label %computed.all
+walk:
+  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  br label %computed.all
+computed.all:
+  %arrays = phi ptr [%computed, %call], [%walked, %walk]
+  %error = icmp eq ptr %arrays, null
+  %nothing.there = icmp eq ptr %arrays, %absent
+  %as.is = or i1 %error, %nothing.there
+  br i1 %as.is, label %hand, label %wrap
+hand:
+  ret ptr %arrays
+wrap:
+  %tensors = call ptr @tensors_or_gaps(ptr %arrays)
+  ret ptr %tensors"""
+# Results of these dtypes carry gradients; of others Python asks.
+_DTYPES = ("float32", "float64")
+
+
+def offsets() -> dict[str, int] | None:
+    """Where tensors, storages, plans and nodes keep what is read and written; None: not known."""
+    places = {f"tensor.{name}": Tensor.__dict__.get(name) for name in _TENSOR}
+    places["storage.version"] = Storage.__dict__.get("version")
+    places["plan.noted"] = TapePlan.__dict__.get("noted")
+    for name in _NODE:
+        owner = next((c for c in RecordNode.__mro__ if name in c.__dict__), RecordNode)
+        places[f"node.{name}"] = owner.__dict__.get(name)
+    found = {name: slot_offset(place) for name, place in places.items()}
+    known = {name: offset for name, offset in found.items() if offset is not None}
+    return known if len(known) == len(found) else None
+
+
+def symbols(object_new: int) -> dict[str, int]:
+    """Addresses that the text names."""
+    return {
+        "nothing": id(None), "no_grad": id(NO_GRAD), "zero": id(0), "one": id(1),
+        "no_arguments": id(()), "object_new": object_new, "Tensor": id(Tensor),
+        "sequence": id(SEQUENCE),
+        "specs_of": id(specs_of), **{name: id(np.dtype(name)) for name in _DTYPES},
+    }  # fmt: skip
+
+
+def text(at: dict[str, int]) -> str:
+    """The functions."""
+    return f"""
+@nothing = external global i8
+@no_grad = external global i8
+@zero = external global i8
+@one = external global i8
+@no_arguments = external global i8
+@Tensor = external global i8
+@sequence = external global i8
+@specs_of = external global i8
+@float32 = external global i8
+@float64 = external global i8
+declare ptr @object_new(ptr, ptr, ptr)
+declare ptr @PyIter_Next(ptr)
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyList_New(i64)
+declare i32 @PyList_SetItem(ptr, i64, ptr)
+
+define ptr @held(ptr %x, i64 %at) alwaysinline {{
+  %slot = getelementptr i8, ptr %x, i64 %at
+  %value = load ptr, ptr %slot
+  ret ptr %value
+}}
+define void @hold(ptr %x, i64 %at, ptr %value) alwaysinline {{
+  call void @Py_IncRef(ptr %value)
+  %slot = getelementptr i8, ptr %x, i64 %at
+  store ptr %value, ptr %slot
+  ret void
+}}
+define void @take(ptr %x, i64 %at, ptr %value) alwaysinline {{
+  %slot = getelementptr i8, ptr %x, i64 %at
+  store ptr %value, ptr %slot
+  ret void
+}}
+define i1 @is_tensor(ptr %x) {{
+entry:
+  %class = call ptr @class_of(ptr %x)
+  %exact = icmp eq ptr %class, @Tensor
+  br i1 %exact, label %yes, label %derived
+derived:
+  %sub = call i32 @PyType_IsSubtype(ptr %class, ptr @Tensor)
+  %is.sub = icmp ne i32 %sub, 0
+  ret i1 %is.sub
+yes:
+  ret i1 true
+}}
+define ptr @edge_of(ptr %x) {{
+entry:
+  %is.tensor = call i1 @is_tensor(ptr %x)
+  br i1 %is.tensor, label %tensor, label %number
+number:
+  %class = call ptr @class_of(ptr %x)
+  %is.float = call i1 @is_a(ptr %class, i64 {FLOAT})
+  %is.int = call i1 @is_a(ptr %class, i64 {INT})
+  %plain = or i1 %is.float, %is.int
+  br i1 %plain, label %none, label %unknown
+tensor:
+  %base = call ptr @held(ptr %x, i64 {at["tensor._base"]})
+  %own = icmp eq ptr %base, @nothing
+  br i1 %own, label %asked, label %view
+view:
+  %root = call ptr @PyTuple_GetItem(ptr %base, i64 0)
+  %then = call ptr @PyTuple_GetItem(ptr %base, i64 1)
+  %now = call ptr @held(ptr %root, i64 {at["tensor._node"]})
+  %current = icmp eq ptr %now, %then
+  br i1 %current, label %asked, label %unknown
+asked:
+  %needed = call ptr @held(ptr %x, i64 {at["tensor._requires_grad"]})
+  %is.needed = icmp eq ptr %needed, @true
+  br i1 %is.needed, label %follow, label %none
+follow:
+  %node = call ptr @held(ptr %x, i64 {at["tensor._node"]})
+  %number.of = call ptr @held(ptr %x, i64 {at["tensor._nr"]})
+  %is.leaf = icmp eq ptr %node, @nothing
+  %target = select i1 %is.leaf, ptr %x, ptr %node
+  %nr = select i1 %is.leaf, ptr @zero, ptr %number.of
+  %pair = call ptr @PyTuple_New(i64 2)
+  %failed = icmp eq ptr %pair, null
+  br i1 %failed, label %unknown, label %put
+put:
+  call void @Py_IncRef(ptr %target)
+  call void @Py_IncRef(ptr %nr)
+  %a = call i32 @PyTuple_SetItem(ptr %pair, i64 0, ptr %target)
+  %b = call i32 @PyTuple_SetItem(ptr %pair, i64 1, ptr %nr)
+  ret ptr %pair
+none:
+  call void @Py_IncRef(ptr @nothing)
+  ret ptr @nothing
+unknown:
+  ret ptr null
+}}
+define i1 @alike(ptr %one, ptr %other) {{
+entry:
+  %oneKind = call ptr @held(ptr %one, i64 {DTYPE})
+  %otherKind = call ptr @held(ptr %other, i64 {DTYPE})
+  %kind = icmp eq ptr %oneKind, %otherKind
+  %oneRankAt = getelementptr i8, ptr %one, i64 {RANK}
+  %otherRankAt = getelementptr i8, ptr %other, i64 {RANK}
+  %oneRank = load i32, ptr %oneRankAt
+  %otherRank = load i32, ptr %otherRankAt
+  %rank = icmp eq i32 %oneRank, %otherRank
+  %both = and i1 %kind, %rank
+  br i1 %both, label %sized, label %no
+sized:
+  %oneSizes = call ptr @held(ptr %one, i64 {SIZES})
+  %otherSizes = call ptr @held(ptr %other, i64 {SIZES})
+  br label %next
+next:
+  %k = phi i32 [0, %sized], [%kNext, %each]
+  %more = icmp slt i32 %k, %oneRank
+  br i1 %more, label %each, label %yes
+each:
+  %mAt = getelementptr i64, ptr %oneSizes, i32 %k
+  %nAt = getelementptr i64, ptr %otherSizes, i32 %k
+  %m = load i64, ptr %mAt
+  %n = load i64, ptr %nAt
+  %kNext = add i32 %k, 1
+  %same = icmp eq i64 %m, %n
+  br i1 %same, label %next, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+define ptr @same_window(ptr %x) {{
+entry:
+  %t = call ptr @object_new(ptr @Tensor, ptr @no_arguments, ptr null)
+  %failed = icmp eq ptr %t, null
+  br i1 %failed, label %refuse, label %fill
+refuse:
+  ret ptr null
+fill:
+  %array = call ptr @held(ptr %x, i64 {at["tensor._array"]})
+  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]})
+  %chain = call ptr @held(ptr %x, i64 {at["tensor._chain"]})
+  call void @hold(ptr %t, i64 {at["tensor._array"]}, ptr %array)
+  call void @hold(ptr %t, i64 {at["tensor._storage"]}, ptr %storage)
+  call void @hold(ptr %t, i64 {at["tensor._chain"]}, ptr %chain)
+  call void @hold(ptr %t, i64 {at["tensor._base"]}, ptr @nothing)
+  call void @hold(ptr %t, i64 {at["tensor._requires_grad"]}, ptr @false)
+  call void @hold(ptr %t, i64 {at["tensor._node"]}, ptr @nothing)
+  call void @hold(ptr %t, i64 {at["tensor._nr"]}, ptr @zero)
+  call void @hold(ptr %t, i64 {at["tensor._grad_meta"]}, ptr @nothing)
+  ret ptr %t
+}}
+define i1 @noted(ptr %plans, ptr %operands, ptr %params, ptr %out) {{
+entry:
+  %specsHeld = alloca ptr
+  %savedHeld = alloca ptr
+  %versionsHeld = alloca ptr
+  store ptr null, ptr %specsHeld
+  store ptr null, ptr %savedHeld
+  store ptr null, ptr %versionsHeld
+  %count = call i64 @PyTuple_Size(ptr %operands)
+  %several = icmp ult i64 %count, {NOTED_AT_MOST + 1}
+  br i1 %several, label %begin, label %unlike
+unlike:
+  call void @PyErr_Clear()
+  ret i1 false
+begin:
+  %edges = call ptr @PyList_New(i64 %count)
+  %no.edges = icmp eq ptr %edges, null
+  br i1 %no.edges, label %unlike, label %nextEdge
+nextEdge:
+  %k = phi i64 [0, %begin], [%kNext, %putEdge]
+  %bits = phi i64 [1, %begin], [%bitsNext, %putEdge]
+  %moreEdges = icmp slt i64 %k, %count
+  br i1 %moreEdges, label %eachEdge, label %edged
+eachEdge:
+  %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %k)
+  %edge = call ptr @edge_of(ptr %x)
+  %no.edge = icmp eq ptr %edge, null
+  br i1 %no.edge, label %unknown, label %putEdge
+putEdge:
+  %e = call i32 @PyList_SetItem(ptr %edges, i64 %k, ptr %edge)
+  %followed = icmp ne ptr %edge, @nothing
+  %bit = zext i1 %followed to i64
+  %twice = shl i64 %bits, 1
+  %bitsNext = or i64 %twice, %bit
+  %kNext = add i64 %k, 1
+  br label %nextEdge
+edged:
+  %free = shl i64 1, %count
+  %none.followed = icmp eq i64 %bits, %free
+  br i1 %none.followed, label %nobody, label %find
+nobody:
+  call void @Py_DecRef(ptr %edges)
+  ret i1 true
+find:
+  %key = call ptr @PyLong_FromLongLong(i64 %bits)
+  %plan = call ptr @PyDict_GetItemWithError(ptr %plans, ptr %key)
+  call void @Py_DecRef(ptr %key)
+  %no.plan = icmp eq ptr %plan, null
+  %useless = icmp eq ptr %plan, @nothing
+  %unplanned = or i1 %no.plan, %useless
+  br i1 %unplanned, label %unknown, label %planned
+planned:
+  %noted = call ptr @held(ptr %plan, i64 {at["plan.noted"]})
+  %silent = icmp eq ptr %noted, @nothing
+  br i1 %silent, label %unknown, label %read
+read:
+  %wordsArray = call ptr @PyTuple_GetItem(ptr %noted, i64 0)
+  %nodeClass = call ptr @PyTuple_GetItem(ptr %noted, i64 1)
+  %words = call ptr @held(ptr %wordsArray, i64 {HEAD})
+  %outArray = call ptr @held(ptr %out, i64 {at["tensor._array"]})
+  %outClass = call ptr @class_of(ptr %outArray)
+  %is.array = call i1 @is_a(ptr %outClass, i64 {NDARRAY})
+  br i1 %is.array, label %typed, label %unknown
+typed:
+  %outKind = call ptr @held(ptr %outArray, i64 {DTYPE})
+  %is.single = icmp eq ptr %outKind, @float32
+  %is.double = icmp eq ptr %outKind, @float64
+  %usual = or i1 %is.single, %is.double
+  br i1 %usual, label %specs, label %unknown
+specs:
+  %specsWord = getelementptr i64, ptr %words, i64 {NOTED_SPECS}
+  %wantsSpecs = load i64, ptr %specsWord
+  %wanted = icmp ne i64 %wantsSpecs, 0
+  br i1 %wanted, label %makeSpecs, label %check
+check:
+  %checksAt = getelementptr i64, ptr %words, i64 {NOTED_CHECKS}
+  %checks = load i64, ptr %checksAt
+  br label %nextCheck
+nextCheck:
+  %c = phi i64 [0, %check], [%cNext, %compare]
+  %moreChecks = icmp slt i64 %c, %checks
+  %cNext = add i64 %c, 1
+  br i1 %moreChecks, label %eachCheck, label %noSpecs
+eachCheck:
+  %positionAt = getelementptr i64, ptr %checksAt, i64 %cNext
+  %position = load i64, ptr %positionAt
+  %operand = call ptr @PyTuple_GetItem(ptr %operands, i64 %position)
+  %operandArray = call ptr @held(ptr %operand, i64 {at["tensor._array"]})
+  %operandClass = call ptr @class_of(ptr %operandArray)
+  %operandIsArray = call i1 @is_a(ptr %operandClass, i64 {NDARRAY})
+  br i1 %operandIsArray, label %compare, label %unknown
+compare:
+  %like = call i1 @alike(ptr %operandArray, ptr %outArray)
+  br i1 %like, label %nextCheck, label %makeSpecs
+noSpecs:
+  call void @Py_IncRef(ptr @nothing)
+  store ptr @nothing, ptr %specsHeld
+  br label %save
+makeSpecs:
+  %given.specs = call ptr @PyTuple_New(i64 1)
+  %no.given = icmp eq ptr %given.specs, null
+  br i1 %no.given, label %unknown, label %callSpecs
+callSpecs:
+  call void @Py_IncRef(ptr %operands)
+  %s = call i32 @PyTuple_SetItem(ptr %given.specs, i64 0, ptr %operands)
+  %made = call ptr @PyObject_Call(ptr @specs_of, ptr %given.specs, ptr null)
+  call void @Py_DecRef(ptr %given.specs)
+  store ptr %made, ptr %specsHeld
+  %no.specs = icmp eq ptr %made, null
+  br i1 %no.specs, label %unknown, label %save
+save:
+  %savesAt = getelementptr i64, ptr %words, i64 {NOTED_SAVES}
+  %saves = load i64, ptr %savesAt
+  %saved = call ptr @PyList_New(i64 %saves)
+  %versions = call ptr @PyList_New(i64 %saves)
+  store ptr %saved, ptr %savedHeld
+  store ptr %versions, ptr %versionsHeld
+  %no.saved = icmp eq ptr %saved, null
+  %no.versions = icmp eq ptr %versions, null
+  %no.lists = or i1 %no.saved, %no.versions
+  br i1 %no.lists, label %unknown, label %nextSaved
+nextSaved:
+  %n = phi i64 [0, %save], [%nNext, %version]
+  %moreSaved = icmp slt i64 %n, %saves
+  %nNext = add i64 %n, 1
+  br i1 %moreSaved, label %eachSaved, label %make
+eachSaved:
+  %codeAt = getelementptr i64, ptr %savesAt, i64 %nNext
+  %code = load i64, ptr %codeAt
+  %is.result = icmp slt i64 %code, 0
+  br i1 %is.result, label %result, label %given.operand
+result:
+  %window = call ptr @same_window(ptr %out)
+  %no.window = icmp eq ptr %window, null
+  br i1 %no.window, label %unknown, label %keep
+given.operand:
+  %kept = call ptr @PyTuple_GetItem(ptr %operands, i64 %code)
+  call void @Py_IncRef(ptr %kept)
+  br label %keep
+keep:
+  %value = phi ptr [%window, %result], [%kept, %given.operand]
+  %v = call i32 @PyList_SetItem(ptr %saved, i64 %n, ptr %value)
+  %has.version = call i1 @is_tensor(ptr %value)
+  br i1 %has.version, label %look, label %version
+look:
+  %storage = call ptr @held(ptr %value, i64 {at["tensor._storage"]})
+  %writes = call ptr @held(ptr %storage, i64 {at["storage.version"]})
+  %many = call i64 @PyLong_AsLongLong(ptr %writes)
+  %inferred = icmp slt i64 %many, 0
+  br i1 %inferred, label %unknown, label %version
+version:
+  %now = phi ptr [@zero, %keep], [%writes, %look]
+  call void @Py_IncRef(ptr %now)
+  %w = call i32 @PyList_SetItem(ptr %versions, i64 %n, ptr %now)
+  br label %nextSaved
+make:
+  %node = call ptr @object_new(ptr %nodeClass, ptr @no_arguments, ptr null)
+  %no.node = icmp eq ptr %node, null
+  br i1 %no.node, label %unknown, label %count.on
+count.on:
+  %turn = call ptr @PyIter_Next(ptr @sequence)
+  %no.turn = icmp eq ptr %turn, null
+  br i1 %no.turn, label %drop, label %fill
+drop:
+  call void @Py_DecRef(ptr %node)
+  br label %unknown
+fill:
+  %specsMade = load ptr, ptr %specsHeld
+  call void @take(ptr %node, i64 {at["node.edges"]}, ptr %edges)
+  call void @take(ptr %node, i64 {at["node.sequence"]}, ptr %turn)
+  call void @take(ptr %node, i64 {at["node.specs"]}, ptr %specsMade)
+  call void @take(ptr %node, i64 {at["node.saved"]}, ptr %saved)
+  call void @take(ptr %node, i64 {at["node.versions"]}, ptr %versions)
+  call void @hold(ptr %node, i64 {at["node.outputs"]}, ptr @one)
+  call void @hold(ptr %node, i64 {at["node.extra"]}, ptr @nothing)
+  call void @hold(ptr %node, i64 {at["node.plan"]}, ptr %plan)
+  call void @hold(ptr %node, i64 {at["node.params"]}, ptr %params)
+  call void @hold(ptr %node, i64 {at["node.out_specs"]}, ptr @nothing)
+  %nodeBefore = call ptr @held(ptr %out, i64 {at["tensor._node"]})
+  %numberBefore = call ptr @held(ptr %out, i64 {at["tensor._nr"]})
+  %askedBefore = call ptr @held(ptr %out, i64 {at["tensor._requires_grad"]})
+  call void @take(ptr %out, i64 {at["tensor._node"]}, ptr %node)
+  call void @hold(ptr %out, i64 {at["tensor._nr"]}, ptr @zero)
+  call void @hold(ptr %out, i64 {at["tensor._requires_grad"]}, ptr @true)
+  call void @Py_DecRef(ptr %nodeBefore)
+  call void @Py_DecRef(ptr %numberBefore)
+  call void @Py_DecRef(ptr %askedBefore)
+  ret i1 true
+unknown:
+  call void @PyErr_Clear()
+  call void @Py_DecRef(ptr %edges)
+  %specsLeft = load ptr, ptr %specsHeld
+  %savedLeft = load ptr, ptr %savedHeld
+  %versionsLeft = load ptr, ptr %versionsHeld
+  call void @Py_DecRef(ptr %specsLeft)
+  call void @Py_DecRef(ptr %savedLeft)
+  call void @Py_DecRef(ptr %versionsLeft)
+  ret i1 false
+}}
+define ptr @note(ptr %self, ptr %args, i64 %given) {{
+  %plans = load ptr, ptr %args
+  %operandsAt = getelementptr ptr, ptr %args, i64 1
+  %operands = load ptr, ptr %operandsAt
+  %paramsAt = getelementptr ptr, ptr %args, i64 2
+  %params = load ptr, ptr %paramsAt
+  %outAt = getelementptr ptr, ptr %args, i64 3
+  %out = load ptr, ptr %outAt
+  %done = call i1 @noted(ptr %plans, ptr %operands, ptr %params, ptr %out)
+  %told = select i1 %done, ptr @true, ptr @false
+  call void @Py_IncRef(ptr %told)
+  ret ptr %told
+}}
+{viewing.text(at)}
+define ptr @tensors_or_gaps(ptr %arrays) {{
+entry:
+  %count = call i64 @PyTuple_Size(ptr %arrays)
+  %results = call ptr @PyList_New(i64 %count)
+  %failed = icmp eq ptr %results, null
+  br i1 %failed, label %done, label %next
+next:
+  %k = phi i64 [0, %entry], [%kNext, %put]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %each, label %done
+each:
+  %array = call ptr @PyTuple_GetItem(ptr %arrays, i64 %k)
+  %is.gap = icmp eq ptr %array, @nothing
+  br i1 %is.gap, label %gap, label %tensor
+gap:
+  call void @Py_IncRef(ptr @nothing)
+  br label %put
+tensor:
+  %t = call ptr @tensor_of(ptr %array)
+  %no.t = icmp eq ptr %t, null
+  br i1 %no.t, label %drop, label %put
+put:
+  %value = phi ptr [@nothing, %gap], [%t, %tensor]
+  %s = call i32 @PyList_SetItem(ptr %results, i64 %k, ptr %value)
+  %kNext = add i64 %k, 1
+  br label %next
+drop:
+  call void @Py_DecRef(ptr %results)
+  call void @Py_DecRef(ptr %arrays)
+  ret ptr null
+done:
+  call void @Py_DecRef(ptr %arrays)
+  ret ptr %results
+}}
+{search("meet_noted", (OPERANDS, PARAMETERS), NOTED, fourth="plans")}
+{search("meet_rules", (OPERANDS, PARAMETERS, REST), RULES)}"""
