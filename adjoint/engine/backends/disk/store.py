@@ -19,7 +19,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from adjoint.engine.backends.disk.private import CachedFile, PrivateFolder
@@ -137,16 +137,27 @@ class DiskStore:
 
         Nothing is kept by a process that runs other code than its names say.
         """
-        part, name = _place(key)
-        size = HEAD + len(payload)
+        self.put_all({key: payload})
+
+    def put_all(self, entries: Mapping[str, bytes]) -> None:
+        """Keep entries that were made together: what the process runs is looked at once."""
+        placed = [(*_place(key), _head(key, payload) + payload) for key, payload in entries.items()]
         files = self._ready()
-        if files is None or size > self.limit or not is_running_what_it_names():
+        if files is None or not is_running_what_it_names():
             return
-        try:
-            files.write(part, name, _head(key, payload) + payload)
-        except OSError as error:
-            self._warn(f"cannot write {os.path.join(files.path, part)}: {error.strerror or error}")
-            return
+        for part, name, data in placed:
+            if len(data) > self.limit:
+                continue
+            try:
+                files.write(part, name, data)
+            except OSError as error:
+                path = os.path.join(files.path, part)
+                self._warn(f"cannot write {path}: {error.strerror or error}")
+                continue
+            self._count(len(data))
+
+    def _count(self, size: int) -> None:
+        """Note an entry of this size; measure and clear when there may be too many."""
         if self._size is not None:
             self._size += size
             if self._size > self.limit:
