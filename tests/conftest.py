@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import linecache
 import os
 import random
 import re
@@ -67,6 +68,8 @@ gc.disable()
 def pytest_collection_finish() -> None:
     """What is there now stays until the end."""
     gc.freeze()
+    # Doctest looks at each file of which lines were read, for every example that it runs.
+    linecache.clearcache()
 
 
 @pytest.hookimpl(tryfirst=True)

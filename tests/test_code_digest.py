@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import adjoint
 from adjoint.engine.backends.disk import package_code
 from adjoint.engine.backends.disk.store import DiskStore
 from adjoint.engine.core.state import code_digest as module
@@ -178,29 +180,55 @@ def test_another_release_in_the_place_of_the_one_that_was_loaded(
     assert package_code.digest_of(str(link), PARTS) != code_digest(str(other), PARTS[:1])
 
 
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(
+    ("before", "edited"),
+    [("", "a"), ("a", "a"), ("ab", "a"), ("ab", "b"), ("ab", "ab")],
+    ids=["late", "again", "not the last again", "the last again", "both again"],
+)
+@pytest.mark.parametrize("how", ["reloaded", "imported anew", "put in its place"])
 def test_code_loaded_after_an_edit_keeps_nothing(
-    again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    before: str, edited: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parts are loaded when they are needed, long after the digest was taken, or once more."""
-    path = tmp_path / "late.py"
-    path.write_text("pass")
-    name = "adjoint.late_part"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
     monkeypatch.setattr(module, "_unchanged", {})
-    monkeypatch.setattr(module, "_STARTED", path.stat().st_ctime + 3600.0)
-    monkeypatch.setitem(sys.modules, name, importlib.util.module_from_spec(spec))
+    monkeypatch.setattr(adjoint, "__path__", [*adjoint.__path__, str(tmp_path)])
+    for letter in "ab":
+        path = tmp_path / f"late_{letter}.py"
+        path.write_text("pass")
+        monkeypatch.setattr(module, "_STARTED", path.stat().st_ctime + 3600.0)
+    importlib.invalidate_caches()
     cache = DiskStore(tmp_path, 2**20)
-    if again:
+    try:
+        for letter in before:
+            importlib.import_module(f"adjoint.late_{letter}")
         cache.put("0" * 16, b"before")
         assert cache.get("0" * 16) == b"before"
-        spec = importlib.util.spec_from_file_location(name, path)
+        for letter in edited:
+            os.utime(tmp_path / f"late_{letter}.py", (time.time() + 7200.0,) * 2)
+            load_again(f"adjoint.late_{letter}", how)
+        cache.put("1" * 16, b"after")
+        assert cache.get("1" * 16) is None
+    finally:
+        for letter in "ab":
+            sys.modules.pop(f"adjoint.late_{letter}", None)
+            vars(adjoint).pop(f"late_{letter}", None)
+
+
+def load_again(name: str, how: str) -> None:
+    """As `reload`, who removes a module, or who makes one of a file does it."""
+    if name not in sys.modules:
+        importlib.import_module(name)
+    elif how == "reloaded":
+        importlib.reload(sys.modules[name])
+    elif how == "imported anew":
+        del sys.modules[name]
+        importlib.import_module(name)
+    else:
+        spec = importlib.util.find_spec(name)
         assert spec is not None
-        monkeypatch.setitem(sys.modules, name, importlib.util.module_from_spec(spec))
-    os.utime(path, (time.time() + 7200.0,) * 2)
-    cache.put("1" * 16, b"after")
-    assert cache.get("1" * 16) is None
+        spec = importlib.util.spec_from_file_location(name, spec.origin)
+        assert spec is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
 
 
 def wait_for_the_clock(folder: Path) -> None:

@@ -19,7 +19,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from adjoint.engine.backends.disk.private import CachedFile, PrivateFolder
@@ -137,34 +137,36 @@ class DiskStore:
 
         Nothing is kept by a process that runs other code than its names say.
         """
-        self.put_all([(key, payload)])
+        self.put_all({key: payload})
 
-    def put_all(self, entries: Iterable[tuple[str, bytes]]) -> None:
-        """Keep several, and look once which code this process runs: all its modules are asked."""
-        placed = [(*_place(key), _head(key, payload) + payload) for key, payload in entries]
+    def put_all(self, entries: Mapping[str, bytes]) -> None:
+        """Keep entries that were made together: what the process runs is looked at once."""
+        placed = [(*_place(key), _head(key, payload) + payload) for key, payload in entries.items()]
         files = self._ready()
-        if files is None or not placed or not is_running_what_it_names():
+        if files is None or not is_running_what_it_names():
             return
         for part, name, data in placed:
-            if len(data) <= self.limit:
-                self._write(files, part, name, data)
+            if len(data) > self.limit:
+                continue
+            try:
+                files.write(part, name, data)
+            except OSError as error:
+                path = os.path.join(files.path, part)
+                self._warn(f"cannot write {path}: {error.strerror or error}")
+                continue
+            self._count(len(data))
 
-    def _write(self, files: PrivateFolder, part: str, name: str, data: bytes) -> None:
-        """Write a file, and clear the cache where it grew too large."""
-        try:
-            files.write(part, name, data)
-        except OSError as error:
-            self._warn(f"cannot write {os.path.join(files.path, part)}: {error.strerror or error}")
-            return
+    def _count(self, size: int) -> None:
+        """Note an entry of this size; measure and clear when there may be too many."""
         if self._size is not None:
-            self._size += len(data)
+            self._size += size
             if self._size > self.limit:
                 self._trim()
             return
         # Measuring a large cache takes a while: a process that adds little does it at its end.
         if not self._added:
             atexit.register(self._trim)
-        self._added += len(data)
+        self._added += size
         if self._added * SHARE > self.limit:
             self._trim()
 

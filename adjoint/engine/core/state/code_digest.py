@@ -6,7 +6,8 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+from operator import attrgetter, is_
+from typing import Any, NamedTuple
 
 from adjoint.engine.core.state import LOADED_AT as _STARTED
 from adjoint.engine.core.state import LOADED_FROM as _HOME
@@ -21,6 +22,18 @@ ENGINE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 PACKAGE = __name__.partition(".")[0] + "."
 TICK = 0.01  # seconds that the clock of files, which is coarse, may be behind that of processes
 _unchanged: dict[str, Any] = {}  # modules' specs, by name, whose files were looked at
+_spec_of = attrgetter("__spec__")
+
+
+class _Loaded(NamedTuple):
+    """What was loaded when all of the package was last found unchanged."""
+
+    names: list[str]  # of all modules
+    own: list[str]  # of the package's
+    specs: list[Any]  # theirs: a module that is loaded again has another
+
+
+_found: _Loaded | None = None
 
 
 def code_digest(root: str, parts: Iterable[str]) -> str:
@@ -104,12 +117,18 @@ def is_running_what_it_names() -> bool:
     The digest is taken once, and parts are loaded when they are first needed, or loaded again by
     somebody who edits them. What such a mixture makes is nothing for those who have either.
     """
+    global _found
     if was_exchanged():
         return False
-    for name, module in sys.modules.copy().items():
-        if not name.startswith(PACKAGE):
-            continue
-        spec = getattr(module, "__spec__", None)
+    if _found is not None and _is_loaded(_found):
+        return True
+    # Names before modules: what another thread brings meanwhile is looked at the next time.
+    names = [*sys.modules]
+    own = [name for name in names if name.startswith(PACKAGE)]
+    specs = []
+    for name in own:
+        spec = getattr(sys.modules.get(name), "__spec__", None)
+        specs.append(spec)
         if spec is None or _unchanged.get(name) is spec or not spec.has_location:
             continue
         try:
@@ -119,4 +138,16 @@ def is_running_what_it_names() -> bool:
         if changed_since_start(max(about.st_mtime, about.st_ctime)):
             return False
         _unchanged[name] = spec
+    _found = _Loaded(names, own, specs)
     return True
+
+
+def _is_loaded(found: _Loaded) -> bool:
+    """Whether modules are those of then: no loop in Python, as each program's parts ask."""
+    if [*sys.modules] != found.names:
+        return False
+    try:
+        now = map(_spec_of, map(sys.modules.get, found.own))
+        return all(map(is_, now, found.specs))
+    except AttributeError:  # one that has none
+        return False

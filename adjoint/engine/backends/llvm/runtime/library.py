@@ -115,8 +115,8 @@ def _bring(
         texts = [_module_text(part.values()) for part in parts]
         for part, text, code in zip(parts, texts, jit.assemble_all(texts), strict=True):
             module = key_of("module", target, text)
-            named = [(key_of("function", target, name), module.encode()) for name in part]
-            disk.put_all([(module, code), *named])
+            places = {key_of("function", target, name): module.encode() for name in part}
+            disk.put_all({module: code} | places)
             _enter(module, code, list(part), functions)
 
 
