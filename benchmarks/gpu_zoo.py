@@ -44,7 +44,7 @@ class Network(NamedTuple):
 def residual_block(nn: Any, f: Any, inside: int, middle: int, out: int, stride: int) -> Any:
     """A bottleneck of ResNet-50."""
 
-    class Block(nn.Module):  # type: ignore[misc]
+    class Block(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.body = nn.Sequential(
@@ -86,7 +86,7 @@ def efficient(fw: Any) -> Network:
     """Inverted bottlenecks with depthwise convolutions and channels weighed by their means."""
     nn, f = fw.nn, fw.nn.functional
 
-    class Weighed(nn.Module):  # type: ignore[misc]
+    class Weighed(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self, width: int, inner: int) -> None:
             super().__init__()
             self.down, self.up = nn.Conv2d(width, inner, 1), nn.Conv2d(inner, width, 1)
@@ -94,7 +94,7 @@ def efficient(fw: Any) -> Network:
         def forward(self, x: Any) -> Any:
             return x * f.sigmoid(self.up(f.silu(self.down(x.mean((2, 3), keepdim=True)))))
 
-    class Inverted(nn.Module):  # type: ignore[misc]
+    class Inverted(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self, inside: int, out: int, size: int, stride: int, by: int) -> None:
             super().__init__()
             wide = inside * by
@@ -130,7 +130,7 @@ def unet(fw: Any) -> Network:
 
         return nn.Sequential(*half(inside), *half(out))
 
-    class UNet(nn.Module):  # type: ignore[misc]
+    class UNet(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.first, self.second, self.third = block(3, 32), block(32, 64), block(64, 128)
@@ -154,7 +154,7 @@ def encoder(fw: Any) -> Network:
     """Six layers of a transformer over tokens."""
     nn, f = fw.nn, fw.nn.functional
 
-    class Encoder(nn.Module):  # type: ignore[misc]
+    class Encoder(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.words, self.places = nn.Embedding(8000, 256), nn.Embedding(128, 256)
@@ -177,7 +177,7 @@ def conformer(fw: Any) -> Network:
         wide = nn.Linear(width, 4 * width)
         return nn.Sequential(nn.LayerNorm(width), wide, nn.SiLU(), nn.Linear(4 * width, width))
 
-    class Block(nn.Module):  # type: ignore[misc]
+    class Block(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.first, self.last = forward_part(), forward_part()
@@ -205,7 +205,7 @@ def diffusion_transformer(fw: Any) -> Network:
     """Eight layers whose norms are scaled by the time step."""
     nn, f, width, heads = fw.nn, fw.nn.functional, 256, 4
 
-    class Block(nn.Module):  # type: ignore[misc]
+    class Block(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             norm = lambda: nn.LayerNorm(width, elementwise_affine=False)
@@ -224,7 +224,7 @@ def diffusion_transformer(fw: Any) -> Network:
             x = x + g * self.out(y)
             return x + g2 * self.mlp(self.between(x) * (1 + a2) + b2)
 
-    class Transformer(nn.Module):  # type: ignore[misc]
+    class Transformer(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.patches, self.time = nn.Linear(16, width), nn.Linear(64, width)
@@ -247,7 +247,7 @@ def wavenet(fw: Any) -> Network:
     """Sixteen dilated convolutions over samples of sound."""
     nn, f = fw.nn, fw.nn.functional
 
-    class WaveNet(nn.Module):  # type: ignore[misc]
+    class WaveNet(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.first, self.out = nn.Conv1d(1, 32, 1), nn.Conv1d(32, 256, 1)

@@ -273,10 +273,10 @@ def test_several_entries_are_kept_with_one_look_at_what_runs(
     monkeypatch.setattr(store, "is_running_what_it_names", lambda: looks.pop(0))
     cache = DiskStore(tmp_path, 1000)
     entries = {key_of(str(size)): bytes(size) for size in (1, 2000, 3)}
-    cache.put_all(entries.items())
+    cache.put_all(entries)
     assert looks == [False]
     assert [cache.get(key) for key in entries] == [bytes(1), None, bytes(3)]
     later = key_of("later")
-    cache.put_all([(later, b"code")])
+    cache.put_all({later: b"code"})
     assert not looks
     assert cache.get(later) is None

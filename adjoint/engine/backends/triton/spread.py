@@ -25,7 +25,7 @@ OPERATIONS = {"add", "clamp_min", "mul", "rsqrt", "sqrt", "reciprocal"}  # of a 
 
 def spread(graph: DataflowGraph) -> DataflowGraph:
     """The graph with such values made where they are read."""
-    chains: dict[Value, list[Node]] = {}  # from what a template makes to the value
+    chains: dict[Any, list[Node]] = {}  # from what a template makes to the value
     for node in graph.nodes:
         if node.record is MOMENTS:
             chains.update((value, []) for value in node.outputs)
@@ -56,17 +56,17 @@ def is_step(node: Node) -> bool:
     return node.record.name in OPERATIONS and not any(isinstance(x, Value) for x in node.inputs[1:])
 
 
-def is_of(x: Any, chains: dict[Value, list[Node]]) -> bool:
+def is_of(x: Any, chains: dict[Any, list[Node]]) -> bool:
     """Whether an operand is what a template makes, or leads on from there."""
     return isinstance(x, Value) and x in chains
 
 
-def made_of_some(x: Any, chains: dict[Value, list[Node]]) -> bool:
+def made_of_some(x: Any, chains: dict[Any, list[Node]]) -> bool:
     """Whether an operand is computed from what a template makes."""
     return is_of(x, chains) and any(not node.record.is_view for node in chains[x])
 
 
-def is_met(x: Any, chains: dict[Value, list[Node]], shape: tuple[Any, ...]) -> bool:
+def is_met(x: Any, chains: dict[Any, list[Node]], shape: tuple[Any, ...]) -> bool:
     """Whether few such values meet many elements."""
     if not made_of_some(x, chains):
         return False
