@@ -136,6 +136,7 @@ ELEMENTWISE = [
     _each("hardswish", _f(NN + "hardswish")),
     _each("softshrink", _f(NN + "softshrink")),
     _each("hardshrink", _f(NN + "hardshrink")),
+    _each("threshold", _f(NN + "threshold", 0.25, 0.5)),
     _each("nan_to_num", _f("nan_to_num", 1.5, 2.5, -3.5)),
     _pairs("prelu", _prelu, EDGES, [0.25, -2.5]),
     _pairs("mse_loss", _f(NN + "mse_loss", **SAME), EDGES, [0.0, 1.0, -2.5]),
