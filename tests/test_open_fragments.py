@@ -150,7 +150,7 @@ FILLED: dict[str, tuple[Callable[[int], Any], Sequence[int]]] = {
         lambda n: F.conv2d(made(2, 6, 5, n), drawn(6, 1, 3, 2), groups=6), range(21, 39)
     ),
     "padding": (lambda n: F.pad(made(2, n, 3), (1, 2, 3, 0)), range(21, 39)),
-    "attention": (attended, range(101, 135, 3)),
+    "attention": (attended, range(301, 335, 3)),
     "draws": (lambda n: ad.rand(n, 6), range(121, 139)),
     "largest": (lambda n: drawn(n, 33).max(1).values, range(121, 139)),
     "by a column": (

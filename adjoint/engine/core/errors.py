@@ -7,11 +7,11 @@ import linecache
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from os.path import basename, dirname
+from os.path import basename, dirname, sep
 from pickle import UnpicklingError
 from types import CodeType, FrameType
 
-_PACKAGE = dirname(dirname(dirname(__file__)))
+PACKAGE = dirname(dirname(dirname(__file__))) + sep  # the beginning of its files' names
 
 
 class AdjointError(Exception):
@@ -141,13 +141,13 @@ def announce(code: CodeType, tell: Callable[[FrameType], tuple[str, int]]) -> No
 
 def is_ours(code: CodeType) -> bool:
     """Whether code is the package's own."""
-    return code.co_filename.startswith(_PACKAGE)
+    return code.co_filename.startswith(PACKAGE)
 
 
 class _Passed:
     """Where code lies that is nobody's own: the package, and libraries that call it back."""
 
-    paths: tuple[str, ...] = (_PACKAGE,)
+    paths: tuple[str, ...] = (PACKAGE,)
 
 
 def pass_over(path: str) -> None:
@@ -166,7 +166,7 @@ def users_place() -> tuple[str, int] | None:
             if not path.startswith(_Passed.paths):
                 return path, frame.f_lineno
             tell = EXECUTING.get(id(code))
-            if tell is not None and not (place := tell(frame))[0].startswith(_PACKAGE):
+            if tell is not None and not (place := tell(frame))[0].startswith(PACKAGE):
                 return place
             if path not in _EXECUTING_FILES:
                 plain.add(path)
@@ -177,7 +177,7 @@ def users_place() -> tuple[str, int] | None:
 def warn_user(message: str) -> None:
     """Warn at the line where the program called into the package, however deep this is in it."""
     depth, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(message, stacklevel=depth)
 

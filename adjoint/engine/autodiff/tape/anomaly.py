@@ -10,6 +10,7 @@ from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import ImmediateMode, Mode
 from adjoint.engine.autodiff.tape.node import BackwardNode
+from adjoint.engine.core.errors import PACKAGE
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.settings import consult
 from adjoint.engine.tensor.storage import Window
@@ -17,9 +18,8 @@ from adjoint.engine.tensor.storage import Window
 
 def call_site() -> str:
     """The innermost line of the user's program, outside this package."""
-    own = __name__.split(".", 1)[0]
     stack = traceback.extract_stack()
-    outside = [f for f in stack if f"/{own}/" not in f.filename.replace("\\", "/")]
+    outside = [f for f in stack if not f.filename.startswith(PACKAGE)]
     return "".join(traceback.format_list(outside[-3:] or stack[-1:]))
 
 
