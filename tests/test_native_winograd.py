@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.compiler import compile
-from adjoint.engine.backends.llvm.templates.convolution import winograd
+from adjoint.engine.backends.llvm.templates.convolution.winograd import images as winograd
 from adjoint.engine.backends.llvm.templates.product import tiles
 from tests.compiling_anew import compiled_anew
 from tests.test_native_convolution import Case, agree, operands, step

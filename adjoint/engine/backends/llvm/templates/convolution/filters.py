@@ -27,7 +27,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     rounded,
     walk_words,
 )
-from adjoint.engine.backends.llvm.templates.convolution.winograd_filters import (
+from adjoint.engine.backends.llvm.templates.convolution.winograd.filters import (
     filter_steps,
     filters_suit,
 )

@@ -41,7 +41,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     rounded,
     walk_words,
 )
-from adjoint.engine.backends.llvm.templates.convolution.winograd import suits, winograd_steps
+from adjoint.engine.backends.llvm.templates.convolution.winograd.images import suits, winograd_steps
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole

@@ -21,7 +21,6 @@ Note [winograd]
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.templates.convolution import winograd_kernel as kernels
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     Line,
     Phase,
@@ -36,6 +35,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     parts_of,
     rounded,
 )
+from adjoint.engine.backends.llvm.templates.convolution.winograd import images_kernel as kernels
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole

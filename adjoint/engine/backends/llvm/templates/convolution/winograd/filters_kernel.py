@@ -27,7 +27,7 @@ from adjoint.engine.backends.llvm.templates.convolution.filters_kernel import (
 )
 from adjoint.engine.backends.llvm.templates.convolution.kernel import store_sums
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
-from adjoint.engine.backends.llvm.templates.convolution.winograd_kernel import (
+from adjoint.engine.backends.llvm.templates.convolution.winograd.images_kernel import (
     OUT,
     POINTS,
     SIDE,

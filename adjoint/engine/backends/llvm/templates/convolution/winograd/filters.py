@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.templates.convolution import winograd_filters_kernel as kernels
 from adjoint.engine.backends.llvm.templates.convolution.geometry import Phase, positions, spread
 from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     address,
@@ -11,7 +10,8 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     parts_of,
     rounded,
 )
-from adjoint.engine.backends.llvm.templates.convolution.winograd import (
+from adjoint.engine.backends.llvm.templates.convolution.winograd import filters_kernel as kernels
+from adjoint.engine.backends.llvm.templates.convolution.winograd.images import (
     PIECES,
     start_of,
     suits,
@@ -20,7 +20,11 @@ from adjoint.engine.backends.llvm.templates.convolution.winograd import (
     tile_steps,
     with_room,
 )
-from adjoint.engine.backends.llvm.templates.convolution.winograd_kernel import OUT, POINTS, SKEW
+from adjoint.engine.backends.llvm.templates.convolution.winograd.images_kernel import (
+    OUT,
+    POINTS,
+    SKEW,
+)
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole

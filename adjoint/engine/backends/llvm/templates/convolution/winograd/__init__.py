@@ -1,0 +1,1 @@
+"""Convolutions by filters of three by three, by Winograd's points (Note [winograd])."""
