@@ -15,8 +15,34 @@ from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, s
 from adjoint.engine.core.object_layout import slot_offset
 from adjoint.engine.tensor.tensor import Tensor
 
+
+def computed(of_tensors: str) -> str:
+    """Text that has %arrays by a program's rows, or where it %is.called by its function.
+
+    An error, and None, are handed on; a label %hand is there for more of it.
+    """
+    return f"""
+  br i1 %is.called, label %call, label %walk
+call:
+  %computed = call ptr @called(ptr %program, ptr %operands, i1 {of_tensors})
+  br label %results.all
+walk:
+  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  br label %results.all
+results.all:
+  %arrays = phi ptr [%computed, %call], [%walked, %walk]
+  %error = icmp eq ptr %arrays, null
+  %nothing.there = icmp eq ptr %arrays, %absent
+  %as.is = or i1 %error, %nothing.there
+  br i1 %as.is, label %hand, label %wrap
+hand:
+  ret ptr %arrays
+wrap:"""
+
+
 # What has no words is a function, of tensors or of arrays; what is on the tape is none's.
-RUN = """
+RUN = (
+    """
   %words = call ptr @PyTuple_GetItem(ptr %program, i64 0)
   %is.viewed = icmp eq ptr %words, @false
   br i1 %is.viewed, label %view, label %taping
@@ -32,25 +58,12 @@ look:
 compute:
   %of.arrays = icmp eq ptr %words, %absent
   %of.tensors = icmp eq ptr %words, @true
-  %is.called = or i1 %of.arrays, %of.tensors
-  br i1 %is.called, label %call, label %walk
-call:
-  %computed = call ptr @called(ptr %program, ptr %operands, i1 %of.tensors)
-  br label %results
-walk:
-  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
-  br label %results
-results:
-  %arrays = phi ptr [%computed, %call], [%walked, %walk]
-  %error = icmp eq ptr %arrays, null
-  %nothing = icmp eq ptr %arrays, %absent
-  %as.is = or i1 %error, %nothing
-  br i1 %as.is, label %hand, label %wrap
-hand:
-  ret ptr %arrays
-wrap:
+  %is.called = or i1 %of.arrays, %of.tensors"""
+    + computed("%of.tensors")
+    + """
   %tensors = call ptr @as_tensors(ptr %program, ptr %arrays)
   ret ptr %tensors"""
+)
 
 # The same of what is written to the first operand, the result's slot is then its.
 WRITE = f"""
