@@ -256,7 +256,7 @@ class RecordNode(TapeNode):
 
     def with_saved(self, saved: list[Any]) -> RecordNode:
         """A node like this with other values saved, whose rules are called and nothing else."""
-        node = _new(self.plan.node_class)
+        node: RecordNode = _new(self.plan.node_class)
         node.edges, node.outputs, node.sequence = self.edges, self.outputs, self.sequence
         node.extra, node.plan, node.params = None, self.plan, self.params
         node.specs, node.out_specs, node.saved = self.specs, self.out_specs, saved

@@ -232,32 +232,44 @@ one:
   call void @Py_DecRef(ptr %arrays)
   ret ptr %tensor
 all:
+  %results = call ptr @all_as_tensors(ptr %arrays)
+  ret ptr %results
+}}
+define ptr @all_as_tensors(ptr %arrays) {{
+entry:
+  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
+  %none = load ptr, ptr %noneAt
   %count = call i64 @PyTuple_Size(ptr %arrays)
   %results = call ptr @PyTuple_New(i64 %count)
   %failed = icmp eq ptr %results, null
-  br i1 %failed, label %drop, label %next
+  br i1 %failed, label %done, label %next
 next:
-  %k = phi i64 [0, %all], [%kNext, %put]
+  %k = phi i64 [0, %entry], [%kNext, %put]
   %more = icmp slt i64 %k, %count
   br i1 %more, label %each, label %done
 each:
   %array = call ptr @PyTuple_GetItem(ptr %arrays, i64 %k)
+  %is.gap = icmp eq ptr %array, %none
+  br i1 %is.gap, label %gap, label %tensor
+gap:
+  call void @Py_IncRef(ptr %none)
+  br label %put
+tensor:
   %t = call ptr @tensor_of(ptr %array)
   %t.none = icmp eq ptr %t, null
-  br i1 %t.none, label %part, label %put
+  br i1 %t.none, label %drop, label %put
 put:
-  %set = call i32 @PyTuple_SetItem(ptr %results, i64 %k, ptr %t)
+  %value = phi ptr [%none, %gap], [%t, %tensor]
+  %set = call i32 @PyTuple_SetItem(ptr %results, i64 %k, ptr %value)
   %kNext = add i64 %k, 1
   br label %next
-done:
-  call void @Py_DecRef(ptr %arrays)
-  ret ptr %results
-part:
-  call void @Py_DecRef(ptr %results)
-  br label %drop
 drop:
+  call void @Py_DecRef(ptr %results)
+  br label %done
+done:
+  %all = phi ptr [null, %entry], [%results, %next], [null, %drop]
   call void @Py_DecRef(ptr %arrays)
-  ret ptr null
+  ret ptr %all
 }}
 {search("meet_call", (OPERANDS, PARAMETERS), RUN, fourth="taped")}
 {search("meet_into", (OPERANDS, PARAMETERS), WRITE, fourth="taped")}"""

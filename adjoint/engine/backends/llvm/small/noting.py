@@ -78,9 +78,9 @@ fail:
 done:
   call void @Py_DecRef(ptr %arrays)
   ret ptr %tensor"""
-# The same of rules: a list of tensors, None where an operand gets no cotangent.
+# The same of rules: tensors, None where an operand gets no cotangent.
 RULES = f"""{COMPUTED}
-  %tensors = call ptr @tensors_or_gaps(ptr %arrays)
+  %tensors = call ptr @all_as_tensors(ptr %arrays)
   ret ptr %tensors"""
 # Results of these dtypes carry gradients; of others Python asks.
 _DTYPES = ("float32", "float64")
@@ -239,25 +239,37 @@ yes:
 no:
   ret i1 false
 }}
-define ptr @same_window(ptr %x) {{
+define ptr @window_on(ptr %array, ptr %storage, ptr %chain, ptr %base) {{
 entry:
+  call void @Py_IncRef(ptr %array)
+  call void @Py_IncRef(ptr %storage)
+  call void @Py_IncRef(ptr %chain)
+  call void @Py_IncRef(ptr %base)
   %t = call ptr @object_new(ptr @Tensor, ptr @no_arguments, ptr null)
   %failed = icmp eq ptr %t, null
   br i1 %failed, label %refuse, label %fill
 refuse:
+  call void @Py_DecRef(ptr %array)
+  call void @Py_DecRef(ptr %storage)
+  call void @Py_DecRef(ptr %chain)
+  call void @Py_DecRef(ptr %base)
   ret ptr null
 fill:
-  %array = call ptr @held(ptr %x, i64 {at["tensor._array"]})
-  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]})
-  %chain = call ptr @held(ptr %x, i64 {at["tensor._chain"]})
-  call void @hold(ptr %t, i64 {at["tensor._array"]}, ptr %array)
-  call void @hold(ptr %t, i64 {at["tensor._storage"]}, ptr %storage)
-  call void @hold(ptr %t, i64 {at["tensor._chain"]}, ptr %chain)
-  call void @hold(ptr %t, i64 {at["tensor._base"]}, ptr @nothing)
+  call void @take(ptr %t, i64 {at["tensor._array"]}, ptr %array)
+  call void @take(ptr %t, i64 {at["tensor._storage"]}, ptr %storage)
+  call void @take(ptr %t, i64 {at["tensor._chain"]}, ptr %chain)
+  call void @take(ptr %t, i64 {at["tensor._base"]}, ptr %base)
   call void @hold(ptr %t, i64 {at["tensor._requires_grad"]}, ptr @false)
   call void @hold(ptr %t, i64 {at["tensor._node"]}, ptr @nothing)
   call void @hold(ptr %t, i64 {at["tensor._nr"]}, ptr @zero)
   call void @hold(ptr %t, i64 {at["tensor._grad_meta"]}, ptr @nothing)
+  ret ptr %t
+}}
+define ptr @same_window(ptr %x) {{
+  %array = call ptr @held(ptr %x, i64 {at["tensor._array"]})
+  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]})
+  %chain = call ptr @held(ptr %x, i64 {at["tensor._chain"]})
+  %t = call ptr @window_on(ptr %array, ptr %storage, ptr %chain, ptr @nothing)
   ret ptr %t
 }}
 define i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %out) {{
@@ -482,39 +494,5 @@ tell:
   ret ptr %answer
 }}
 {viewing.text(at)}
-define ptr @tensors_or_gaps(ptr %arrays) {{
-entry:
-  %count = call i64 @PyTuple_Size(ptr %arrays)
-  %results = call ptr @PyList_New(i64 %count)
-  %failed = icmp eq ptr %results, null
-  br i1 %failed, label %done, label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %put]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %done
-each:
-  %array = call ptr @PyTuple_GetItem(ptr %arrays, i64 %k)
-  %is.gap = icmp eq ptr %array, @nothing
-  br i1 %is.gap, label %gap, label %tensor
-gap:
-  call void @Py_IncRef(ptr @nothing)
-  br label %put
-tensor:
-  %t = call ptr @tensor_of(ptr %array)
-  %no.t = icmp eq ptr %t, null
-  br i1 %no.t, label %drop, label %put
-put:
-  %value = phi ptr [@nothing, %gap], [%t, %tensor]
-  %s = call i32 @PyList_SetItem(ptr %results, i64 %k, ptr %value)
-  %kNext = add i64 %k, 1
-  br label %next
-drop:
-  call void @Py_DecRef(ptr %results)
-  call void @Py_DecRef(ptr %arrays)
-  ret ptr null
-done:
-  call void @Py_DecRef(ptr %arrays)
-  ret ptr %results
-}}
 {search("meet_noted", (OPERANDS, PARAMETERS), NOTED, fourth="plans")}
 {search("meet_rules", (OPERANDS, PARAMETERS, REST), RULES)}"""

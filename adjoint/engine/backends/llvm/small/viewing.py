@@ -117,22 +117,13 @@ unbased:
   call void @Py_DecRef(ptr %of)
   br label %unlike
 linked:
-  %t = call ptr @object_new(ptr @Tensor, ptr @no_arguments, ptr null)
-  %no.t = icmp eq ptr %t, null
-  br i1 %no.t, label %unlinked, label %fill
-unlinked:
-  call void @Py_DecRef(ptr %links)
-  br label %unbased
-fill:
   %storage = call ptr @held(ptr %source, i64 {at["tensor._storage"]})
-  call void @hold(ptr %t, i64 {at["tensor._array"]}, ptr %array)
-  call void @hold(ptr %t, i64 {at["tensor._storage"]}, ptr %storage)
-  call void @take(ptr %t, i64 {at["tensor._chain"]}, ptr %links)
-  call void @take(ptr %t, i64 {at["tensor._base"]}, ptr %of)
-  call void @hold(ptr %t, i64 {at["tensor._requires_grad"]}, ptr @false)
-  call void @hold(ptr %t, i64 {at["tensor._node"]}, ptr @nothing)
-  call void @hold(ptr %t, i64 {at["tensor._nr"]}, ptr @zero)
-  call void @hold(ptr %t, i64 {at["tensor._grad_meta"]}, ptr @nothing)
+  %t = call ptr @window_on(ptr %array, ptr %storage, ptr %links, ptr %of)
+  call void @Py_DecRef(ptr %links)
+  call void @Py_DecRef(ptr %of)
+  %no.t = icmp eq ptr %t, null
+  br i1 %no.t, label %unlike, label %made
+made:
   br i1 %followed, label %follow, label %done
 done:
   ret ptr %t
