@@ -91,6 +91,7 @@ NEW: dict[str, Call] = {
     "cat of three": lambda x, y: ad.cat([x, y, x], -1),
     "stack": lambda x, y: ad.stack([x, y], dim=-1),
     "flip": lambda x, y: x.flip(0),
+    "flip of a number": lambda x, y: x.reshape(-1)[0].flip(0),
     "roll": lambda x, y: x.roll(1, 0),
     "roll back": lambda x, y: x.roll(-1, 1),
     "tril": lambda x, y: x.tril(),

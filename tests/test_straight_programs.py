@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -280,10 +282,15 @@ def test_rules_that_are_programs_refuse_what_was_written_to(
         twice.sum().backward()
 
 
-def test_nodes_made_natively_are_as_those_of_python() -> None:
-    """Also of views whose base was written to since, and of subclasses."""
+@pytest.fixture
+def native_nodes() -> None:
     if HOOKS.note is None and (loops.native() is None or HOOKS.note is None):
         pytest.skip("objects are laid out otherwise here")
+
+
+@pytest.mark.usefixtures("native_nodes")
+def test_nodes_made_natively_are_as_those_of_python() -> None:
+    """Also of views whose base was written to since, and of subclasses."""
 
     def seen() -> list[Any]:
         x = ad.nn.Parameter(ad.ones(3, 4))
@@ -314,6 +321,93 @@ def test_nodes_made_natively_are_as_those_of_python() -> None:
     finally:
         HOOKS.note, HOOKS.show, HOOKS.meet_noted, HOOKS.meet_rules = natively
     assert got == want
+
+
+@pytest.mark.usefixtures("native_nodes")
+def test_what_is_raised_where_a_node_is_made_is_raised() -> None:
+    """An interrupt, say, may come in the Python code that native code calls."""
+    x, row, base = ad.ones(3, 1, requires_grad=True), ad.ones(3), ad.ones(2, 2).requires_grad_() * 1
+
+    class Interrupt(BaseException):
+        pass
+
+    def raise_in_specs(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is tape.specs_of.__code__:
+            raise Interrupt
+
+    calls: list[Callable[[], Any]] = [lambda: x * row, lambda: base[0], lambda: base.t()]
+    for call in calls:
+        for _ in range(40):  # by the eager table, and by native rows
+            call()
+        for _ in range(3):
+            interrupted = False
+            sys.setprofile(raise_in_specs)
+            try:
+                call()
+            except Interrupt:
+                interrupted = True
+            finally:
+                sys.setprofile(None)
+            assert interrupted or call().grad_fn.specs is None
+
+
+@pytest.mark.usefixtures("native_nodes")
+def test_views_hold_what_they_are_made_of_while_python_runs() -> None:
+    """The collector may run where anything is made, and have a tensor's base let go of."""
+    before = gc.get_threshold()
+    for threshold in range(1, 13):  # for it to run at each of the places
+        view = (ad.ones(4, requires_grad=True) * 2)[1:]
+
+        def let_go(*_: Any, view: ad.Tensor = view) -> None:
+            view._base, view._chain, view._node = None, (), None
+
+        gc.collect()
+        gc.callbacks.append(let_go)
+        gc.set_threshold(threshold)
+        try:
+            shown = view[1:]
+        finally:
+            gc.set_threshold(*before)
+            gc.callbacks.remove(let_go)
+        assert shown._base is not None
+        root = shown._base[0]
+        assert type(root) is ad.Tensor
+        assert root._storage is shown._storage
+        assert shown.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: x.sin(),
+        lambda x, y: x * y,
+        lambda x, y: (x * x + 1) ** y,
+        lambda x, y: x.softmax(-1),
+        lambda x, y: F.layer_norm(x, (4,)),
+        lambda x, y: x @ y.t(),
+    ],
+)
+def test_hooks_unpack_each_saved_tensor_once(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tape, "EVERY", 1)
+    for _ in range(24):
+        asked: list[str] = []
+        x, y = operands(ad.float32)
+        wanted = results(call, x, y.requires_grad_())
+        x.grad = y.grad = None
+
+        def pack(t: ad.Tensor, asked: list[str] = asked) -> ad.Tensor:
+            asked.append("pack")
+            return t
+
+        def unpack(t: ad.Tensor, asked: list[str] = asked) -> ad.Tensor:
+            asked.append("unpack")
+            return t
+
+        with ad.autograd.graph.saved_tensors_hooks(pack, unpack):
+            out = call(x, y)
+        out.sum().backward()
+        assert asked.count("pack") == asked.count("unpack") > 0
+        np.testing.assert_allclose(x.grad.numpy(), wanted[-1], rtol=1e-6, atol=1e-6)  # type: ignore[union-attr]
 
 
 def test_small_draws_by_a_fragment_are_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adjoint.engine.autodiff.tape.saved import Packed, freed, stale
+from adjoint.engine.autodiff.tape.saved import Packed, Unpacked, freed, stale
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.tensor import Tensor, alias, meta_of
@@ -153,6 +153,8 @@ class TapeNode(BackwardNode):
         """
         tensor = self.saved[k]  # type: ignore[index]
         if not is_tensor(tensor):
+            if tensor.__class__ is Unpacked:
+                return tensor.value
             if tensor.__class__ is not Packed:
                 return tensor
             edge, tensor = tensor.edge, tensor.load()

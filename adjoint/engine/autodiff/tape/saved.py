@@ -37,6 +37,15 @@ class Packed:
         return tensor
 
 
+class Unpacked:
+    """What `Packed` gave, for one run of a node's rules."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class FreedError(RuntimeError):
     """Backward through a part of the tape whose saved values are gone: freed, or written over."""
 

@@ -11,7 +11,7 @@ from numpy import ndarray
 from adjoint.engine.autodiff.tape import tape_plan as kinds
 from adjoint.engine.autodiff.tape.kinks import behind_kink
 from adjoint.engine.autodiff.tape.node import SEQUENCE, BackwardNode, Edge, TapeNode, edge_of
-from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
+from adjoint.engine.autodiff.tape.saved import Packed, Unpacked, refuse_inference
 from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import FLOAT
@@ -47,11 +47,6 @@ class RecordNode(TapeNode):
     def repeatable(self) -> bool:
         return not self.plan.saves and self.extra is None
 
-    @property
-    def packed(self) -> bool:
-        """Whether hooks keep what is saved: each is to be asked once."""
-        return any(value.__class__ is Packed for value in self.saved or ())
-
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
     ) -> Sequence[Any]:
@@ -59,8 +54,10 @@ class RecordNode(TapeNode):
             if not self.plan.saves:
                 self.saved = []
             self.require_saved()
+        if self.extra is not None and any(x.__class__ is Packed for x in self.saved or ()):
+            return self.apply_unpacked(grads, needed, level)
         capture = CONTEXT.capture
-        if capture is not None and level is None and capture.pulls is not None and not self.packed:
+        if capture is not None and level is None and capture.pulls is not None:
             capture.pulled = capture.origins.get(self.sequence)
             try:
                 return self.apply_captured(capture.pulls, grads, needed)
@@ -264,12 +261,27 @@ class RecordNode(TapeNode):
         kinds = iter(tensors), iter(literals)
         saved = [next(kinds[not isinstance(x, TensorBase)]) for x in values]
         count = len(values) - grads
-        node = _new(RecordNode)
-        node.edges, node.outputs, node.sequence = self.edges, self.outputs, self.sequence
-        node.extra, node.plan, node.params = None, self.plan, params
-        node.specs, node.out_specs, node.saved = specs, out_specs, saved[:count]
-        node.versions = [x._storage.version if is_tensor(x) else 0 for x in saved[:count]]
+        node = self.with_saved(saved[:count])
+        node.params, node.specs, node.out_specs = params, specs, out_specs
         return node.apply_rules(saved[count:], needed, None)
+
+    def apply_unpacked(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        """The rules, where hooks keep what is saved: each is asked once, however many read it."""
+        node = self.with_saved([Unpacked(value) for value in self.loaded(level)])
+        if CONTEXT.capture is not None:
+            return node.apply_rules(grads, needed, level)
+        return RecordNode.apply(node, grads, needed, level)
+
+    def with_saved(self, saved: list[Any]) -> RecordNode:
+        """A node like this with other values saved, whose rules are called and nothing else."""
+        node: RecordNode = _new(self.plan.node_class)
+        node.edges, node.outputs, node.sequence = self.edges, self.outputs, self.sequence
+        node.extra, node.plan, node.params = None, self.plan, self.params
+        node.specs, node.out_specs, node.saved = self.specs, self.out_specs, saved
+        node.versions = [x._storage.version if is_tensor(x) else 0 for x in saved]
+        return node
 
     def loaded(self, level: Any) -> list[Any]:
         """Everything that was saved."""
@@ -506,6 +518,7 @@ def decorate(node: RecordNode, plan: TapePlan, operands: Any, outs: tuple[Tensor
                 node.make_extra()
                 edge = edge_of(operands[code]) if code >= 0 else None
                 saved[k] = Packed(saved[k], edge)
+                node.make_extra()  # few nodes are asked whether anything is packed
 
 
 def attach_node(node: BackwardNode, results: Sequence[Any]) -> None:

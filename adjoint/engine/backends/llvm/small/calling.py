@@ -15,8 +15,34 @@ from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, s
 from adjoint.engine.core.object_layout import slot_offset
 from adjoint.engine.tensor.tensor import Tensor
 
+
+def computed(of_tensors: str) -> str:
+    """Text that has %arrays by a program's rows, or where it %is.called by its function.
+
+    An error, and None, are handed on; a label %hand is there for more of it.
+    """
+    return f"""
+  br i1 %is.called, label %call, label %walk
+call:
+  %computed = call ptr @called(ptr %program, ptr %operands, i1 {of_tensors})
+  br label %results.all
+walk:
+  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  br label %results.all
+results.all:
+  %arrays = phi ptr [%computed, %call], [%walked, %walk]
+  %error = icmp eq ptr %arrays, null
+  %nothing.there = icmp eq ptr %arrays, %absent
+  %as.is = or i1 %error, %nothing.there
+  br i1 %as.is, label %hand, label %wrap
+hand:
+  ret ptr %arrays
+wrap:"""
+
+
 # What has no words is a function, of tensors or of arrays; what is on the tape is none's.
-RUN = """
+RUN = (
+    """
   %words = call ptr @PyTuple_GetItem(ptr %program, i64 0)
   %is.viewed = icmp eq ptr %words, @false
   br i1 %is.viewed, label %view, label %taping
@@ -32,25 +58,12 @@ look:
 compute:
   %of.arrays = icmp eq ptr %words, %absent
   %of.tensors = icmp eq ptr %words, @true
-  %is.called = or i1 %of.arrays, %of.tensors
-  br i1 %is.called, label %call, label %walk
-call:
-  %computed = call ptr @called(ptr %program, ptr %operands, i1 %of.tensors)
-  br label %results
-walk:
-  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
-  br label %results
-results:
-  %arrays = phi ptr [%computed, %call], [%walked, %walk]
-  %error = icmp eq ptr %arrays, null
-  %nothing = icmp eq ptr %arrays, %absent
-  %as.is = or i1 %error, %nothing
-  br i1 %as.is, label %hand, label %wrap
-hand:
-  ret ptr %arrays
-wrap:
+  %is.called = or i1 %of.arrays, %of.tensors"""
+    + computed("%of.tensors")
+    + """
   %tensors = call ptr @as_tensors(ptr %program, ptr %arrays)
   ret ptr %tensors"""
+)
 
 # The same of what is written to the first operand, the result's slot is then its.
 WRITE = f"""
@@ -219,32 +232,44 @@ one:
   call void @Py_DecRef(ptr %arrays)
   ret ptr %tensor
 all:
+  %results = call ptr @all_as_tensors(ptr %arrays)
+  ret ptr %results
+}}
+define ptr @all_as_tensors(ptr %arrays) {{
+entry:
+  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
+  %none = load ptr, ptr %noneAt
   %count = call i64 @PyTuple_Size(ptr %arrays)
   %results = call ptr @PyTuple_New(i64 %count)
   %failed = icmp eq ptr %results, null
-  br i1 %failed, label %drop, label %next
+  br i1 %failed, label %done, label %next
 next:
-  %k = phi i64 [0, %all], [%kNext, %put]
+  %k = phi i64 [0, %entry], [%kNext, %put]
   %more = icmp slt i64 %k, %count
   br i1 %more, label %each, label %done
 each:
   %array = call ptr @PyTuple_GetItem(ptr %arrays, i64 %k)
+  %is.gap = icmp eq ptr %array, %none
+  br i1 %is.gap, label %gap, label %tensor
+gap:
+  call void @Py_IncRef(ptr %none)
+  br label %put
+tensor:
   %t = call ptr @tensor_of(ptr %array)
   %t.none = icmp eq ptr %t, null
-  br i1 %t.none, label %part, label %put
+  br i1 %t.none, label %drop, label %put
 put:
-  %set = call i32 @PyTuple_SetItem(ptr %results, i64 %k, ptr %t)
+  %value = phi ptr [%none, %gap], [%t, %tensor]
+  %set = call i32 @PyTuple_SetItem(ptr %results, i64 %k, ptr %value)
   %kNext = add i64 %k, 1
   br label %next
-done:
-  call void @Py_DecRef(ptr %arrays)
-  ret ptr %results
-part:
-  call void @Py_DecRef(ptr %results)
-  br label %drop
 drop:
+  call void @Py_DecRef(ptr %results)
+  br label %done
+done:
+  %all = phi ptr [null, %entry], [%results, %next], [null, %drop]
   call void @Py_DecRef(ptr %arrays)
-  ret ptr null
+  ret ptr %all
 }}
 {search("meet_call", (OPERANDS, PARAMETERS), RUN, fourth="taped")}
 {search("meet_into", (OPERANDS, PARAMETERS), WRITE, fourth="taped")}"""

@@ -7,6 +7,10 @@ Note [noting]
     and their versions, and specs of operands that are not like the result. Whatever it does not
     know it leaves as it was, and Python's own way is gone (`autodiff.tape.tape.attach`): for views
     whose base was written to, results that are not of a usual dtype, inference tensors.
+
+    Where anything is made, the collector may run, and with it any Python code, which may give a
+    tensor another node, base or chain. So what was read of one is held before anything is made.
+    What is raised by Python code that is called here (an interrupt, say) is raised.
 """
 
 from __future__ import annotations
@@ -23,9 +27,10 @@ from adjoint.engine.autodiff.tape.tape_plan import (
     TapePlan,
 )
 from adjoint.engine.backends.llvm.runtime.peeking import DTYPE, HEAD, RANK, SIZES
-from adjoint.engine.backends.llvm.small import viewing
+from adjoint.engine.backends.llvm.small import calling, viewing
 from adjoint.engine.backends.llvm.small.comparing import FLOAT, INT, NDARRAY
 from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, REST, search
+from adjoint.engine.backends.llvm.small.viewing import DONE, RAISED, UNKNOWN
 from adjoint.engine.core.object_layout import slot_offset
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import NO_GRAD, Tensor
@@ -38,72 +43,44 @@ _NODE = (
     "edges", "extra", "out_specs", "outputs", "params", "plan", "saved", "sequence", "specs",
     "versions",
 )  # fmt: skip
+# The arrays that a record's program gives, or a rule's, which is where rows are or a function of
+# arrays; what is none is handed on.
+COMPUTED = """
+  %words = call ptr @PyTuple_GetItem(ptr %program, i64 0)
+  %is.called = icmp eq ptr %words, %absent""" + calling.computed("false")
 # What operations with programs, of rows or of kernels, give: a tensor, on the tape where that is
 # asked for (plans) and anybody is followed. Arrays, for Python to go on with, where there are
 # several, or where the tape is Python's.
-NOTED = """
-  %wordsObject = call ptr @PyTuple_GetItem(ptr %program, i64 0)
-  %unwritten = icmp eq ptr %wordsObject, %absent
-  br i1 %unwritten, label %call, label %walk
-call:
-  %computed = call ptr @called(ptr %program, ptr %operands, i1 false)
-  br label %computed.all
-walk:
-  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
-  br label %computed.all
-computed.all:
-  %arrays = phi ptr [%computed, %call], [%walked, %walk]
-  %error = icmp eq ptr %arrays, null
-  %nothing.there = icmp eq ptr %arrays, %absent
-  %as.is = or i1 %error, %nothing.there
-  br i1 %as.is, label %hand, label %count
-hand:
-  ret ptr %arrays
-count:
+NOTED = f"""{COMPUTED}
   %results = call i64 @PyTuple_Size(ptr %arrays)
   %single = icmp eq i64 %results, 1
-  br i1 %single, label %wrap, label %hand
-wrap:
+  br i1 %single, label %one, label %hand
+one:
   %array = call ptr @PyTuple_GetItem(ptr %arrays, i64 0)
   %tensor = call ptr @tensor_of(ptr %array)
   %no.tensor = icmp eq ptr %tensor, null
-  br i1 %no.tensor, label %drop, label %look
-drop:
-  call void @Py_DecRef(ptr %arrays)
-  ret ptr null
+  br i1 %no.tensor, label %fail, label %look
 look:
   %unfollowed = icmp eq ptr %plans, %absent
   br i1 %unfollowed, label %done, label %follow
 follow:
-  %is.noted = call i1 @noted(ptr %plans, ptr %operands, ptr %params, ptr %tensor)
-  br i1 %is.noted, label %done, label %arrays.alone
+  %told = call i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %tensor)
+  switch i32 %told, label %done [ i32 {UNKNOWN}, label %arrays.alone i32 {RAISED}, label %drop ]
 arrays.alone:
   call void @Py_DecRef(ptr %tensor)
   ret ptr %arrays
+drop:
+  call void @Py_DecRef(ptr %tensor)
+  br label %fail
+fail:
+  call void @Py_DecRef(ptr %arrays)
+  ret ptr null
 done:
   call void @Py_DecRef(ptr %arrays)
   ret ptr %tensor"""
-# The same of rules: a list of tensors, None where an operand gets no cotangent.
-RULES = """
-  %wordsObject = call ptr @PyTuple_GetItem(ptr %program, i64 0)
-  %unwritten = icmp eq ptr %wordsObject, %absent
-  br i1 %unwritten, label %call, label %walk
-call:
-  %computed = call ptr @called(ptr %program, ptr %operands, i1 false)
-  br label %computed.all
-walk:
-  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
-  br label %computed.all
-computed.all:
-  %arrays = phi ptr [%computed, %call], [%walked, %walk]
-  %error = icmp eq ptr %arrays, null
-  %nothing.there = icmp eq ptr %arrays, %absent
-  %as.is = or i1 %error, %nothing.there
-  br i1 %as.is, label %hand, label %wrap
-hand:
-  ret ptr %arrays
-wrap:
-  %tensors = call ptr @tensors_or_gaps(ptr %arrays)
+# The same of rules: tensors, None where an operand gets no cotangent.
+RULES = f"""{COMPUTED}
+  %tensors = call ptr @all_as_tensors(ptr %arrays)
   ret ptr %tensors"""
 # Results of these dtypes carry gradients; of others Python asks.
 _DTYPES = ("float32", "float64")
@@ -210,12 +187,16 @@ follow:
   %is.leaf = icmp eq ptr %node, @nothing
   %target = select i1 %is.leaf, ptr %x, ptr %node
   %nr = select i1 %is.leaf, ptr @zero, ptr %number.of
-  %pair = call ptr @PyTuple_New(i64 2)
-  %failed = icmp eq ptr %pair, null
-  br i1 %failed, label %unknown, label %put
-put:
   call void @Py_IncRef(ptr %target)
   call void @Py_IncRef(ptr %nr)
+  %pair = call ptr @PyTuple_New(i64 2)
+  %failed = icmp eq ptr %pair, null
+  br i1 %failed, label %drop, label %put
+drop:
+  call void @Py_DecRef(ptr %target)
+  call void @Py_DecRef(ptr %nr)
+  br label %unknown
+put:
   %a = call i32 @PyTuple_SetItem(ptr %pair, i64 0, ptr %target)
   %b = call i32 @PyTuple_SetItem(ptr %pair, i64 1, ptr %nr)
   ret ptr %pair
@@ -258,28 +239,40 @@ yes:
 no:
   ret i1 false
 }}
-define ptr @same_window(ptr %x) {{
+define ptr @window_on(ptr %array, ptr %storage, ptr %chain, ptr %base) {{
 entry:
+  call void @Py_IncRef(ptr %array)
+  call void @Py_IncRef(ptr %storage)
+  call void @Py_IncRef(ptr %chain)
+  call void @Py_IncRef(ptr %base)
   %t = call ptr @object_new(ptr @Tensor, ptr @no_arguments, ptr null)
   %failed = icmp eq ptr %t, null
   br i1 %failed, label %refuse, label %fill
 refuse:
+  call void @Py_DecRef(ptr %array)
+  call void @Py_DecRef(ptr %storage)
+  call void @Py_DecRef(ptr %chain)
+  call void @Py_DecRef(ptr %base)
   ret ptr null
 fill:
-  %array = call ptr @held(ptr %x, i64 {at["tensor._array"]})
-  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]})
-  %chain = call ptr @held(ptr %x, i64 {at["tensor._chain"]})
-  call void @hold(ptr %t, i64 {at["tensor._array"]}, ptr %array)
-  call void @hold(ptr %t, i64 {at["tensor._storage"]}, ptr %storage)
-  call void @hold(ptr %t, i64 {at["tensor._chain"]}, ptr %chain)
-  call void @hold(ptr %t, i64 {at["tensor._base"]}, ptr @nothing)
+  call void @take(ptr %t, i64 {at["tensor._array"]}, ptr %array)
+  call void @take(ptr %t, i64 {at["tensor._storage"]}, ptr %storage)
+  call void @take(ptr %t, i64 {at["tensor._chain"]}, ptr %chain)
+  call void @take(ptr %t, i64 {at["tensor._base"]}, ptr %base)
   call void @hold(ptr %t, i64 {at["tensor._requires_grad"]}, ptr @false)
   call void @hold(ptr %t, i64 {at["tensor._node"]}, ptr @nothing)
   call void @hold(ptr %t, i64 {at["tensor._nr"]}, ptr @zero)
   call void @hold(ptr %t, i64 {at["tensor._grad_meta"]}, ptr @nothing)
   ret ptr %t
 }}
-define i1 @noted(ptr %plans, ptr %operands, ptr %params, ptr %out) {{
+define ptr @same_window(ptr %x) {{
+  %array = call ptr @held(ptr %x, i64 {at["tensor._array"]})
+  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]})
+  %chain = call ptr @held(ptr %x, i64 {at["tensor._chain"]})
+  %t = call ptr @window_on(ptr %array, ptr %storage, ptr %chain, ptr @nothing)
+  ret ptr %t
+}}
+define i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %out) {{
 entry:
   %specsHeld = alloca ptr
   %savedHeld = alloca ptr
@@ -292,7 +285,7 @@ entry:
   br i1 %several, label %begin, label %unlike
 unlike:
   call void @PyErr_Clear()
-  ret i1 false
+  ret i32 {UNKNOWN}
 begin:
   %edges = call ptr @PyList_New(i64 %count)
   %no.edges = icmp eq ptr %edges, null
@@ -321,7 +314,7 @@ edged:
   br i1 %none.followed, label %nobody, label %find
 nobody:
   call void @Py_DecRef(ptr %edges)
-  ret i1 true
+  ret i32 {DONE}
 find:
   %key = call ptr @PyLong_FromLongLong(i64 %bits)
   %plan = call ptr @PyDict_GetItemWithError(ptr %plans, ptr %key)
@@ -388,7 +381,7 @@ callSpecs:
   call void @Py_DecRef(ptr %given.specs)
   store ptr %made, ptr %specsHeld
   %no.specs = icmp eq ptr %made, null
-  br i1 %no.specs, label %unknown, label %save
+  br i1 %no.specs, label %clean, label %save
 save:
   %savesAt = getelementptr i64, ptr %words, i64 {NOTED_SAVES}
   %saves = load i64, ptr %savesAt
@@ -466,9 +459,12 @@ fill:
   call void @Py_DecRef(ptr %nodeBefore)
   call void @Py_DecRef(ptr %numberBefore)
   call void @Py_DecRef(ptr %askedBefore)
-  ret i1 true
+  ret i32 {DONE}
 unknown:
   call void @PyErr_Clear()
+  br label %clean
+clean:
+  %told = phi i32 [{UNKNOWN}, %unknown], [{RAISED}, %callSpecs]
   call void @Py_DecRef(ptr %edges)
   %specsLeft = load ptr, ptr %specsHeld
   %savedLeft = load ptr, ptr %savedHeld
@@ -476,7 +472,7 @@ unknown:
   call void @Py_DecRef(ptr %specsLeft)
   call void @Py_DecRef(ptr %savedLeft)
   call void @Py_DecRef(ptr %versionsLeft)
-  ret i1 false
+  ret i32 %told
 }}
 define ptr @note(ptr %self, ptr %args, i64 %given) {{
   %plans = load ptr, ptr %args
@@ -486,45 +482,17 @@ define ptr @note(ptr %self, ptr %args, i64 %given) {{
   %params = load ptr, ptr %paramsAt
   %outAt = getelementptr ptr, ptr %args, i64 3
   %out = load ptr, ptr %outAt
-  %done = call i1 @noted(ptr %plans, ptr %operands, ptr %params, ptr %out)
-  %told = select i1 %done, ptr @true, ptr @false
-  call void @Py_IncRef(ptr %told)
-  ret ptr %told
+  %told = call i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %out)
+  %raised = icmp eq i32 %told, {RAISED}
+  br i1 %raised, label %raise, label %tell
+raise:
+  ret ptr null
+tell:
+  %done = icmp eq i32 %told, {DONE}
+  %answer = select i1 %done, ptr @true, ptr @false
+  call void @Py_IncRef(ptr %answer)
+  ret ptr %answer
 }}
 {viewing.text(at)}
-define ptr @tensors_or_gaps(ptr %arrays) {{
-entry:
-  %count = call i64 @PyTuple_Size(ptr %arrays)
-  %results = call ptr @PyList_New(i64 %count)
-  %failed = icmp eq ptr %results, null
-  br i1 %failed, label %done, label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %put]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %done
-each:
-  %array = call ptr @PyTuple_GetItem(ptr %arrays, i64 %k)
-  %is.gap = icmp eq ptr %array, @nothing
-  br i1 %is.gap, label %gap, label %tensor
-gap:
-  call void @Py_IncRef(ptr @nothing)
-  br label %put
-tensor:
-  %t = call ptr @tensor_of(ptr %array)
-  %no.t = icmp eq ptr %t, null
-  br i1 %no.t, label %drop, label %put
-put:
-  %value = phi ptr [@nothing, %gap], [%t, %tensor]
-  %s = call i32 @PyList_SetItem(ptr %results, i64 %k, ptr %value)
-  %kNext = add i64 %k, 1
-  br label %next
-drop:
-  call void @Py_DecRef(ptr %results)
-  call void @Py_DecRef(ptr %arrays)
-  ret ptr null
-done:
-  call void @Py_DecRef(ptr %arrays)
-  ret ptr %results
-}}
 {search("meet_noted", (OPERANDS, PARAMETERS), NOTED, fourth="plans")}
 {search("meet_rules", (OPERANDS, PARAMETERS, REST), RULES)}"""

@@ -220,7 +220,7 @@ def write_cumextreme(w: RowWriter, out: Array, x: Spot, dim: int, largest: bool)
 
 @writes(rearrange.FLIP)
 def write_flip(w: RowWriter, out: Array, x: Spot, dims: tuple[int, ...]) -> Spot:
-    return w.copy(x.seen(np.flip(x.array, dims)), w.scratch(out))
+    return w.copy(x.seen(np.flip(x.array, dims)) if dims else x, w.scratch(out))
 
 
 @writes(rearrange.ROLL)

@@ -61,7 +61,11 @@ class Spot:
         return address(self.array) - self.base
 
     def seen(self, array: Array) -> Spot:
-        """A view of it."""
+        """A view of it: what NumPy made elsewhere (`x[()]`, a reshaping that copies) is none."""
+        if array.__class__ is not ndarray or (
+            array.size and not np.may_share_memory(array, self.array)
+        ):
+            raise NoRow
         return Spot(self.slot, self.base, array)
 
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 from adjoint.engine.backends.llvm.small.comparing import NDARRAY
 from adjoint.engine.tensor.tensor import LONG
 
+# What `@noted` tells: that nothing was done, that nothing is left to do, that an error is set.
+UNKNOWN, DONE, RAISED = range(3)
+
 
 def text(at: dict[str, int]) -> str:
     """The functions, after those that look into objects and the one that makes nodes."""
@@ -23,6 +26,7 @@ entry:
 refuse:
   ret ptr null
 begin:
+  call void @Py_IncRef(ptr %chain)
   %link = call ptr @PyTuple_New(i64 2)
   %links = call ptr @PyTuple_New(i64 %more.links)
   %no.link = icmp eq ptr %link, null
@@ -30,6 +34,7 @@ begin:
   %failed = or i1 %no.link, %no.links
   br i1 %failed, label %drop, label %fill
 drop:
+  call void @Py_DecRef(ptr %chain)
   call void @Py_DecRef(ptr %link)
   call void @Py_DecRef(ptr %links)
   br label %refuse
@@ -51,6 +56,7 @@ each:
   br label %next
 last:
   %d = call i32 @PyTuple_SetItem(ptr %links, i64 %count, ptr %link)
+  call void @Py_DecRef(ptr %chain)
   ret ptr %links
 }}
 define ptr @show(ptr %self, ptr %args, i64 %given) {{
@@ -91,38 +97,33 @@ rooted:
   %unmarked = icmp ne ptr %marked, @no_grad
   %on = and i1 %followed, %unmarked
   %mark = select i1 %on, ptr %node.now, ptr @no_grad
+  call void @Py_IncRef(ptr %root)
+  call void @Py_IncRef(ptr %mark)
+  %of = call ptr @PyTuple_New(i64 2)
+  %no.of = icmp eq ptr %of, null
+  br i1 %no.of, label %unheld, label %based
+unheld:
+  call void @Py_DecRef(ptr %root)
+  call void @Py_DecRef(ptr %mark)
+  br label %unlike
+based:
+  %a = call i32 @PyTuple_SetItem(ptr %of, i64 0, ptr %root)
+  %b = call i32 @PyTuple_SetItem(ptr %of, i64 1, ptr %mark)
   %chain = call ptr @held(ptr %source, i64 {at["tensor._chain"]})
   %links = call ptr @chained(ptr %chain, ptr %record, ptr %params)
   %no.links = icmp eq ptr %links, null
-  br i1 %no.links, label %unlike, label %linked
-linked:
-  %of = call ptr @PyTuple_New(i64 2)
-  %no.of = icmp eq ptr %of, null
-  br i1 %no.of, label %without, label %based
-without:
-  call void @Py_DecRef(ptr %links)
-  br label %unlike
-based:
-  call void @Py_IncRef(ptr %root)
-  call void @Py_IncRef(ptr %mark)
-  %a = call i32 @PyTuple_SetItem(ptr %of, i64 0, ptr %root)
-  %b = call i32 @PyTuple_SetItem(ptr %of, i64 1, ptr %mark)
-  %t = call ptr @object_new(ptr @Tensor, ptr @no_arguments, ptr null)
-  %no.t = icmp eq ptr %t, null
-  br i1 %no.t, label %unbased, label %fill
+  br i1 %no.links, label %unbased, label %linked
 unbased:
   call void @Py_DecRef(ptr %of)
-  br label %without
-fill:
+  br label %unlike
+linked:
   %storage = call ptr @held(ptr %source, i64 {at["tensor._storage"]})
-  call void @hold(ptr %t, i64 {at["tensor._array"]}, ptr %array)
-  call void @hold(ptr %t, i64 {at["tensor._storage"]}, ptr %storage)
-  call void @take(ptr %t, i64 {at["tensor._chain"]}, ptr %links)
-  call void @take(ptr %t, i64 {at["tensor._base"]}, ptr %of)
-  call void @hold(ptr %t, i64 {at["tensor._requires_grad"]}, ptr @false)
-  call void @hold(ptr %t, i64 {at["tensor._node"]}, ptr @nothing)
-  call void @hold(ptr %t, i64 {at["tensor._nr"]}, ptr @zero)
-  call void @hold(ptr %t, i64 {at["tensor._grad_meta"]}, ptr @nothing)
+  %t = call ptr @window_on(ptr %array, ptr %storage, ptr %links, ptr %of)
+  call void @Py_DecRef(ptr %links)
+  call void @Py_DecRef(ptr %of)
+  %no.t = icmp eq ptr %t, null
+  br i1 %no.t, label %unlike, label %made
+made:
   br i1 %followed, label %follow, label %done
 done:
   ret ptr %t
@@ -133,9 +134,12 @@ follow:
 put:
   call void @Py_IncRef(ptr %source)
   %c = call i32 @PyTuple_SetItem(ptr %operands, i64 0, ptr %source)
-  %is.noted = call i1 @noted(ptr %plans, ptr %operands, ptr %params, ptr %t)
+  %told = call i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %t)
   call void @Py_DecRef(ptr %operands)
-  br i1 %is.noted, label %done, label %drop
+  switch i32 %told, label %done [ i32 {UNKNOWN}, label %drop i32 {RAISED}, label %raise ]
+raise:
+  call void @Py_DecRef(ptr %t)
+  ret ptr null
 drop:
   call void @Py_DecRef(ptr %t)
   br label %unlike
