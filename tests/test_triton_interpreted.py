@@ -168,6 +168,37 @@ def profile() -> None:
     assert "tl.load" in "".join(executable.sources().values())
 
 
+def results_held() -> None:
+    """Results that somebody holds stay, though captured products know where they were put."""
+    import adjoint as ad
+
+    importlib.import_module("tests.triton_interpreter")
+    ad.manual_seed(0)
+    w = ad.randn(256, 256) / 16
+
+    def products(x: Any) -> Any:
+        for _ in range(4):
+            x = x @ w
+        return x, x @ w, x.sum()
+
+    compiled = ad.compile(products, backend="interpreted-triton")
+    rng = np.random.default_rng(0)
+    held: list[tuple[Any, Any]] = []
+    for _ in range(16):
+        x = ad.randn(16, 256)
+        found = compiled(x)
+        held += [(found, products(x))]
+        if rng.random() < 0.3:
+            held.pop(int(rng.integers(len(held))))
+        for got, want in held:
+            ad.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+    executable: Any = compiled.latest.executable
+    assert executable.results.fixed == [True, True, False]
+    assert max(executable.results.moves) > importlib.import_module(
+        "adjoint.engine.backends.triton.program.banks"
+    ).MOVES  # by which they are copies
+
+
 def late_faults() -> None:
     """What kernels find is raised where the host waits, or by a later call; state stays."""
     import adjoint as ad
@@ -268,6 +299,10 @@ def test_a_reduction_from_outside() -> None:
 
 def test_faults_are_told_where_the_host_waits() -> None:
     run_script("t.late_faults()")
+
+
+def test_results_that_are_held_stay() -> None:
+    run_script("t.results_held()")
 
 
 def test_rows_are_put_into_state_where_it_lies() -> None:
