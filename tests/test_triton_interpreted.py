@@ -194,9 +194,10 @@ def results_held() -> None:
             ad.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
     executable: Any = compiled.latest.executable
     assert executable.results.fixed == [True, True, False]
-    assert max(executable.results.moves) > importlib.import_module(
-        "adjoint.engine.backends.triton.program.banks"
-    ).MOVES  # by which they are copies
+    assert (
+        max(executable.results.moves)
+        > importlib.import_module("adjoint.engine.backends.triton.program.banks").MOVES
+    )  # by which they are copies
 
 
 def late_faults() -> None:
@@ -211,6 +212,16 @@ def late_faults() -> None:
         y = w[i].sum()
         w.mul_(0.5)
         return y
+
+    def look_twice() -> None:
+        """One is raised, and the other is still to be waited for."""
+        second(ad.tensor([5, 77]))
+        with pytest.raises(IndexError, match="99"):
+            late.look()
+        with pytest.raises(IndexError, match="77"):
+            late.settle()
+        picks(bad)
+        late.settle()
 
     good, bad = ad.tensor([1, 2]), ad.tensor([1, 99])
     compiled = ad.compile(update, backend="interpreted-triton")
@@ -237,7 +248,9 @@ def late_faults() -> None:
         "a program that writes": partial(compiled, good),
         "a gradient": lambda: x.sum().backward(),
         "an update": late.settle,
+        "a wait that finds two": look_twice,
     }
+    second = ad.compile(lambda i: w[i] * 3, backend="interpreted-triton")
     x = ad.ones(3, requires_grad=True)
     for other in list(others.values()):
         picks(bad)
@@ -299,6 +312,10 @@ def test_a_reduction_from_outside() -> None:
 
 def test_faults_are_told_where_the_host_waits() -> None:
     run_script("t.late_faults()")
+
+
+def test_calls_on_several_streams_are_in_order() -> None:
+    run_script("import tests.queued_streams as q; q.check(0); q.check(1); q.check_reader()")
 
 
 def test_results_that_are_held_stay() -> None:

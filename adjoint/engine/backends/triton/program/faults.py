@@ -48,7 +48,7 @@ class FaultBoard:
         self.pending = False
         self.lock = RLock()
         self.streams: dict[int, Any] = {}  # that such kernels were launched on since
-        self.replayed: int | None = None  # calls before the first replay of a graph since
+        self.replayed: int | None = None  # the first replay of a graph since
         self.undos: list[tuple[int, Undo]] = []  # by how many calls there were before
         LOOKS.append(self.look)
         KEEPERS.append(self.keep)
@@ -81,7 +81,7 @@ class FaultBoard:
         """Note that calls of before, which a graph captured, are launched again."""
         if self.replayed is None:
             self.replayed = self.calls
-        self.expect()
+        self.launched()
 
     def reported_by(self, *faults: tuple[str, str]) -> tuple[int, list[int], int] | None:
         """What a kernel of the eager table reports errors by (`late_faults.Board`)."""
@@ -121,13 +121,13 @@ class FaultBoard:
         last = self.calls - 1
         failed = last - ((last - code) & (CALLS - 1))  # which call it was
         if failed < seen and replayed is not None:
-            failed = replayed - 1
+            failed = replayed  # of such a call, which the graph did again
         for before, undo in reversed(undos):
             if before > failed:
                 undo()
         kind, message = self.known[(code >> CALL_BITS) - 1]
-        late = self.calls - (seen if replayed is None else 0) > CALLS
-        place = None if late else self.places[code & (CALLS - 1)]
+        late = self.calls - seen > CALLS
+        place = None if late else self.places[failed & (CALLS - 1)]
         error = failure(message, kind, value)
         if place is not None:
             error.add_note(f"This was found by a kernel that was launched at {place[0]}:{place[1]}")
