@@ -285,7 +285,8 @@ class Interpreter:
         self.captured.append(lambda: run(self.address(told)))
 
     def graph(self, run: Callable[[], None]) -> Callable[[], None]:
-        self.captured = captured = []
+        captured: list[Callable[[], Any]] = []
+        self.captured = captured
         try:
             run()
         finally:

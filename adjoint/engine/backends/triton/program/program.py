@@ -12,11 +12,11 @@ Note [replays]
     comes before them; so a fault leaves state as it was (Note [faults of programs]).
 
 Note [programs on streams]
-    The arena, words and results of a program are its own, and one call after the other uses them. So
-    a call on another stream than the one before waits there for what that one was asked for so far:
-    the call itself, and whatever has read its results. Memory is told of each stream that uses it,
-    and results of which `record_stream` said that a stream reads them are written again only when
-    that one is done (Note [other streams]).
+    The arena, words and results of a program are its own, and one call after the other uses them.
+    So a call on another stream than the one before waits there for what that one was asked for so
+    far: the call itself, and whatever has read its results. Memory is told of each stream that uses
+    it, and results of which `record_stream` said that a stream reads them are written again only
+    when that one is done (Note [other streams]).
 """
 
 from __future__ import annotations
