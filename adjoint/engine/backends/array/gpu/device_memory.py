@@ -350,34 +350,38 @@ class Pools:
 
     def second_try(self, pool: Any, size: int) -> Any:
         """Memory after what was kept is the pool's again."""
-        for _ in range(TRIES):
-            self.give_back()
-            try:
-                return pool.malloc(size).mem
-            except self.memory.OutOfMemoryError:
-                break
-            except PiecesKept:  # by another thread meanwhile
-                pass
-        return self.last_try(pool, size)
+        memory = self.after(self.give_back, pool, size)
+        return self.last_try(pool, size) if memory is None else memory
 
     def last_try(self, pool: Any, size: int) -> Any:
         """Memory after all that can be let go was, of every pool; or an error that tells."""
         gc.collect()
         self.others.finish()
-        for _ in range(TRIES):
+
+        def let_go() -> None:
             self.let_go()
             if pool is not self.default:
                 pool.free_all_blocks()
-            try:
-                return pool.malloc(size).mem
-            except self.memory.OutOfMemoryError:
-                break
-            except PiecesKept:  # by another thread meanwhile
-                pass
+
+        memory = self.after(let_go, pool, size)
+        if memory is not None:
+            return memory
         index = int(self.cupy.cuda.runtime.getDevice())
         counts = counts_of(index)
         counts.failures += 1
         raise out_of_memory(self.cupy, index, size)
+
+    def after(self, let_go: Callable[[], None], pool: Any, size: int) -> Any:
+        """Memory after some was let go of; None where there is none even then."""
+        for _ in range(TRIES):
+            let_go()
+            try:
+                return pool.malloc(size).mem
+            except self.memory.OutOfMemoryError:
+                return None
+            except PiecesKept:  # by another thread meanwhile
+                pass
+        return None
 
     def used_by(self, array: Any, stream: Any, device: int | None = None) -> None:
         """Have an array's memory stay until a stream, which is not its own, is done with it.
