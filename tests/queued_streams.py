@@ -75,7 +75,7 @@ class QueuedStreams(Interpreter):
         )
         self.others = OtherStreams(SimpleNamespace(cuda=self.cuda))
 
-    def order(self) -> Any:
+    def order(self, by_library: bool) -> Any:
         return StreamOrder(self.cuda)
 
     def share(self, arrays: Any) -> None:

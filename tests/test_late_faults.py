@@ -12,7 +12,7 @@ from adjoint.engine.backends.array import in_place
 from adjoint.engine.backends.array.buffers import copy_into
 from adjoint.engine.backends.triton.program import faults
 from adjoint.engine.backends.triton.program.faults import CALL_BITS, CALLS, FaultBoard
-from adjoint.engine.backends.triton.runtime.cuda import StreamOrder
+from adjoint.engine.backends.triton.runtime.cuda import LibraryOrder, StreamOrder
 from adjoint.engine.compiler.package.status import CODE_BITS
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.state import late_faults
@@ -170,3 +170,17 @@ def test_calls_wait_for_the_stream_before(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("adjoint.engine.backends.triton.runtime.cuda.get_ident", lambda: -1)
     assert order.follow()
     assert cuda.told[2:] == ["all"]
+
+
+def test_what_calls_cublas_is_in_one_order() -> None:
+    cuda = Cuda()
+    cuda.current = cuda.stream(0)
+    shared = StreamOrder(cuda)
+    one, other = (LibraryOrder(StreamOrder(cuda), shared, None) for _ in range(2))
+    assert not one.follow()
+    cuda.current = cuda.stream(5)
+    assert one.follow()
+    cuda.told.clear()
+    cuda.current = cuda.stream(0)
+    assert not other.follow()  # on the stream that it was on
+    assert cuda.told == [(5, 0)]

@@ -180,6 +180,8 @@ def word(value: int) -> Any:
 class OneStream:
     """The order of calls, all of which are on one stream."""
 
+    lock = contextlib.nullcontext()
+
     def follow(self) -> bool:
         return False
 
@@ -246,7 +248,7 @@ class Interpreter:
     def begin(self) -> None:
         """Nothing is remembered."""
 
-    def order(self) -> Any:
+    def order(self, by_library: bool) -> Any:
         return OneStream()
 
     def share(self, arrays: Any) -> None: ...

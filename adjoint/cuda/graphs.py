@@ -68,6 +68,7 @@ class CUDAGraph:
         self._allocator: Any = None
         self._stream: Any = None
         self._host_memory: list[Any] = []  # host memory that captured copies read
+        self._order: Any = None  # among all that calls cuBLASLt, where this does
         self._calls: dict[int, int] = {}  # that can fail, by device, before it was captured
         self._reporting: list[Board] = []  # where its kernels report what they find
 
@@ -121,6 +122,8 @@ class CUDAGraph:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
         for board in self._reporting:
             board.replay()
+        if self._order is not None:
+            self._order.follow()
         self._graph.launch(cupy().cuda.get_current_stream())
 
     def reset(self) -> None:
@@ -193,7 +196,9 @@ class CUDAGraph:
                 (m * k, k * n, m * n),
             )  # fmt: skip
             words = np.array([left.data.ptr, right.data.ptr, out.data.ptr], np.int64)
-            machine(current_device()).products.prepare(product)(words.ctypes.data)
+            gpu = machine(current_device())
+            self._order = self._order or gpu.order(by_library=True)
+            gpu.products.prepare(product)(words.ctypes.data)
         out = out[..., 0] if y.ndim == 1 else out
         return out[..., 0, :] if x.ndim == 1 and y.ndim > 1 else out[..., 0] if x.ndim == 1 else out
 

@@ -73,7 +73,7 @@ class Machine(Protocol):
     def download(self, target: Any, source: Any) -> None: ...
     def on_host(self, array: Any) -> Any: ...
     def begin(self) -> None: ...
-    def order(self) -> Any: ...
+    def order(self, by_library: bool) -> Any: ...
     def reuse(self, arrays: list[Any]) -> None: ...
     def share(self, arrays: list[Any]) -> None: ...
     def mark(self, again: Any) -> Any: ...
@@ -117,7 +117,7 @@ class GpuProgram:
         self.draft.place()
         self.image = self.draft.at({})
         with machine.active():
-            self.order = machine.order()
+            self.order = machine.order(self.calls_library())
             self.allocate()
             self.fill_state()
             self.list_changes(unaligned)
@@ -162,6 +162,11 @@ class GpuProgram:
         self.results = Results(machine, wanted, image.patches, captured)
         for bank in self.banks:
             self.results.allocate(bank)
+
+    def calls_library(self) -> bool:
+        """Whether some launch is no kernel of ours."""
+        entries = [entry for part in self.draft.segments for _, _, entry in part or ()]
+        return any(isinstance(e, Launch) and not isinstance(e.text, Written) for e in entries)
 
     def captured_words(self) -> set[int]:
         """Words that the host reads when it captures: those of products.
@@ -298,7 +303,7 @@ class GpuProgram:
         """
         turn = (self.turn + 1) % banks.COUNT
         bank = self.banks[turn]
-        with self.machine.active():
+        with self.machine.active(), self.order.lock:
             self.machine.begin()
             self.follow()
             if bank.mark is not None:

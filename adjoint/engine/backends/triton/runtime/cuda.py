@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from threading import get_ident
+from threading import RLock, get_ident
 from types import MappingProxyType
 from typing import Any
 
@@ -56,6 +56,8 @@ extern "C" __global__ void hold(long long nanoseconds) {
 class StreamOrder:
     """The order of a program's calls, whichever streams they are made on."""
 
+    lock: Any = HERE  # for a call: nobody else has what is kept in order
+
     def __init__(self, cuda: Any) -> None:
         self.cuda, self.current = cuda, cuda.get_current_stream
         self.stream = self.current()
@@ -84,6 +86,24 @@ class StreamOrder:
         return True
 
 
+class LibraryOrder:
+    """The same of a program that calls cuBLASLt, whose workspace all such programs of a GPU share.
+
+    Captured calls know its address, so there is one for all streams: what such programs were asked
+    for is done in order, and another thread's program waits until all of one call is asked for.
+    """
+
+    def __init__(self, own: StreamOrder, shared: StreamOrder, lock: Any) -> None:
+        self.own, self.shared, self.lock = own, shared, lock
+
+    def follow(self) -> bool:
+        """Come after the program's own call before, and all others' calls; whether its own one was
+        on another stream."""
+        moved = self.own.follow()
+        self.shared.follow()
+        return moved
+
+
 class CudaMachine:
     """One GPU."""
 
@@ -95,6 +115,8 @@ class CudaMachine:
         self.loaded: dict[str, tuple[Any, CompiledKernel]] = {}
         self.products = CublasProducts(index)
         self.holding: Any = None
+        self.shared: StreamOrder | None = None  # of what calls cuBLASLt
+        self.lock = RLock()
 
     def active(self) -> Any:
         """A context in which memory and launches are this GPU's."""
@@ -181,9 +203,14 @@ class CudaMachine:
                 faults.guarded(stream.synchronize)
         return int(faults.guarded(word.get)[0])
 
-    def order(self) -> StreamOrder:
-        """What keeps a program's calls in order, from now on."""
-        return StreamOrder(self.cupy.cuda)
+    def order(self, by_library: bool = False) -> StreamOrder | LibraryOrder:
+        """What keeps a program's calls in order, from now on; one that calls cuBLASLt, or not."""
+        own = StreamOrder(self.cupy.cuda)
+        if not by_library:
+            return own
+        if self.shared is None:
+            self.shared = StreamOrder(self.cupy.cuda)
+        return LibraryOrder(own, self.shared, self.lock)
 
     def share(self, arrays: list[Any]) -> None:
         """The current stream uses arrays that were made on others (Note [other streams])."""
