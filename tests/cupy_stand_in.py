@@ -303,8 +303,10 @@ class InterpretedGpu:
             return lambda stream: CupyArray(shape, dtype)
         return lambda stream: self.strided(shape, dtype, strides)
 
-    def read(self, word: Any) -> int:
+    def read(self, word: Any, streams: Any = ()) -> int:
         return int(word[0])
+
+    stream = Stream
 
     def enter(self) -> tuple[int, Any]:
         return 0, None

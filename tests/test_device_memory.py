@@ -20,6 +20,7 @@ from adjoint.engine.backends.array.libraries.cudnn import Planned
 from adjoint.engine.backends.array.libraries.prepared import prepared_by
 from adjoint.engine.backends.array.lists.apart import UNKNOWN, owner_of
 from adjoint.engine.core.errors import OutOfMemoryError
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
 INDEX = 7  # of a device that no other test has
 UNIT = 512
@@ -105,6 +106,7 @@ class Event:
 
     def __init__(self, **_: Any) -> None:
         self.stream: Any = None
+        self.device = current_device()
 
     def record(self, stream: Any) -> None:
         self.stream = stream
@@ -119,6 +121,21 @@ class Event:
 
 class Stream:
     ptr = 0  # of the current one
+    waited: Any = []
+
+    def wait_event(self, event: Event) -> None:
+        Stream.waited.append(event)
+
+
+CURRENT = [INDEX]
+
+
+def current_device() -> int:
+    return CURRENT[0]
+
+
+def set_device(index: int) -> None:
+    CURRENT[0] = index
 
 
 class Device:
@@ -165,7 +182,8 @@ def pools() -> Iterator[Pools]:
         OutOfMemoryError=Full,
     )  # fmt: skip
     runtime = SimpleNamespace(
-        getDevice=lambda: INDEX,
+        getDevice=current_device,
+        setDevice=set_device,
         CUDARuntimeError=CUDARuntimeError,
         memGetInfo=lambda: (TOTAL - Driver.taken, TOTAL),
     )
@@ -253,14 +271,68 @@ def test_blocks_wait_for_other_streams(pools: Pools) -> None:
     pools.used_by(SimpleNamespace(data=given), stream)
     del given
     gc.collect()
-    assert len(pools.waiting) == 1
+    assert len(pools.others.waiting) == 1
     assert pools.serve(UNIT).ptr != address  # the stream is not done with it
     Event.passed.append(stream)
     both = [pools.serve(UNIT) for _ in range(2)]
     assert address in {p.ptr for p in both}
-    assert not pools.waiting
+    assert not pools.others.waiting
     other = SimpleNamespace(data=SimpleNamespace(mem=BaseMemory()))  # another library's
     pools.used_by(other, stream)
+
+
+def test_marks_are_made_when_a_capture_is_over(
+    pools: Pools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = SimpleNamespace(ptr=5)
+    given = pools.serve(UNIT)
+    pools.used_by(SimpleNamespace(data=given), stream)
+    pools.used_by(SimpleNamespace(data=given), SimpleNamespace(ptr=6), device=INDEX + 1)
+    monkeypatch.setattr(STREAM_CAPTURE, "graph", object())
+    address = given.ptr
+    del given
+    Event.passed.append(stream)
+    assert pools.serve(UNIT).ptr != address
+    assert [mark for mark, *_ in pools.others.waiting] == [None, None]
+    monkeypatch.setattr(STREAM_CAPTURE, "graph", None)
+    assert pools.serve(UNIT).ptr != address  # one of the two is not done
+    ((mark, _, _),) = pools.others.waiting
+    assert (mark.device, current_device()) == (INDEX + 1, INDEX)
+    Event.passed.append(mark.stream)
+    assert address in {each.ptr for each in [pools.serve(UNIT) for _ in range(3)]}
+
+
+def test_what_is_written_again_waits_for_other_streams(pools: Pools) -> None:
+    arrays = [SimpleNamespace(data=pools.serve(UNIT)) for _ in range(2)]
+    others = SimpleNamespace(ptr=5), SimpleNamespace(ptr=6)
+    for stream in others:
+        pools.used_by(arrays[0], stream)
+    Stream.waited = []
+    pools.written_by([*arrays, None], INDEX)
+    assert [event.stream for event in Stream.waited] == [*others]
+    pools.written_by(arrays, INDEX)  # once
+    assert len(Stream.waited) == 2
+    ((_, mine),) = pools.others.uses[arrays[0].data.ptr]
+    assert mine.ptr == Stream.ptr  # it was made on yet another, maybe
+
+
+def test_threads_let_go_of_what_was_looked_at(pools: Pools) -> None:
+    """Neither takes the next one for the one that it found done."""
+
+    class Mark:
+        def __init__(self, ready: bool) -> None:
+            self.ready = ready
+
+        @property
+        def done(self) -> bool:
+            if self.ready and pools.others.waiting:  # another thread is as far
+                pools.others.waiting.popleft()
+            return self.ready
+
+    use = INDEX, None
+    pools.others.waiting += [(Mark(True), "first", use), (Mark(False), "next", use)]
+    pools.others.release()
+    assert [memory for _, memory, _ in pools.others.waiting] == ["next"]
 
 
 def taken() -> tuple[int, int]:

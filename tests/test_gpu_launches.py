@@ -62,6 +62,18 @@ def test_a_norm_s_gradients_by_its_operand_and_its_weight(
     assert len(launches(grads(NORMS["rms_norm"]), x, x, w)) == count
 
 
+@pytest.mark.parametrize("dims", [(0, 1), (1, 0)])
+def test_what_reads_a_sum_of_columns_is_launched_after_it(dims: tuple[int, int]) -> None:
+    """A program has its own rows' part of them only."""
+    rows, columns = dims
+
+    def read(x: Any) -> Any:
+        y = x - x.mean(rows, keepdim=True)
+        return y * y.sum(columns)[..., None] if columns else y * y.sum(columns)
+
+    assert len(launches(read, ad.empty(6, 6))) == 2
+
+
 @pytest.mark.parametrize("size", [16, 64])
 def test_a_group_norm_has_no_launch_for_what_it_makes_of_variances(size: int) -> None:
     """Small groups are rows of one kernel; large ones have two for their moments."""

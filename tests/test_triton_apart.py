@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adjoint.engine.backends.triton.program.apart import Apart, parts_of
-from adjoint.engine.backends.triton.program.banks import DeviceBank, Numbers, Results
+from adjoint.engine.backends.triton.program.banks import MOVES, DeviceBank, Numbers, Results
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import float32
 from adjoint.engine.core.operations.record import REGISTRY
@@ -97,6 +97,9 @@ class Memory:
     def uploader(self, target: Any, source: Any) -> Any:
         return lambda: None
 
+    def reuse(self, arrays: Any) -> None:
+        """There is one stream."""
+
 
 @pytest.mark.parametrize("fixed", [False, True])
 def test_results_are_used_again_once_nobody_holds_them(fixed: bool) -> None:
@@ -111,13 +114,26 @@ def test_results_are_used_again_once_nobody_holds_them(fixed: bool) -> None:
     assert not copied
     shown = first[1:]  # a view holds it as well
     del first
-    (second,), copied = results.take(bank, 1)
-    assert [k for k, _ in copied] == ([0] if fixed else [])  # a captured product knows one address
-    assert (machine.address(second) == where) is fixed
-    assert bank.words[1] == machine.address(second) + 8
-    del shown, second
+    held = [shown]
+    for turn in range(MOVES + 2):
+        (second,), copied = results.take(bank, 1)
+        assert machine.address(second) not in [machine.address(x) - 4 * (x is shown) for x in held]
+        assert bank.words[1] == machine.address(second) + 8
+        moves = fixed and turn <= MOVES  # a captured product knows one address
+        assert bank.moved is moves
+        copies = fixed and turn >= MOVES
+        assert [k for k, _ in copied] == ([0] if copies else [])
+        bank.moved = False
+        if not copies:
+            held.append(second)
+        del second
+    where = bank.words[1] - 8
+    held.clear()
+    del shown
     (third,), copied = results.take(bank, 1)
-    assert not copied
+    assert [k for k, _ in copied] == ([0] if fixed else [])
+    assert not bank.moved
+    assert machine.address(third) == where
     assert bank.words[1] == machine.address(third) + 8
 
 

@@ -22,7 +22,7 @@ from tests.triton_programs import PROGRAMS
 
 pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) interprets the kernels")
 QUICK = (
-    "chain", "complex", "complex and numbers", "bfloat16", "integers", "extremes", "norm", "long rows", "picked", "put", "draws",
+    "chain", "complex", "complex and numbers", "bfloat16", "integers", "extremes", "norm", "columns that are read", "long rows", "picked", "put", "draws",
     "beams", "extremes with NaN", "integer products", "grouped products of halves", "scaled products to halves",
 )  # fmt: skip
 
@@ -168,6 +168,38 @@ def profile() -> None:
     assert "tl.load" in "".join(executable.sources().values())
 
 
+def results_held() -> None:
+    """Results that somebody holds stay, though captured products know where they were put."""
+    import adjoint as ad
+
+    importlib.import_module("tests.triton_interpreter")
+    ad.manual_seed(0)
+    w = ad.randn(256, 256) / 16
+
+    def products(x: Any) -> Any:
+        for _ in range(4):
+            x = x @ w
+        return x, x @ w, x.sum()
+
+    compiled = ad.compile(products, backend="interpreted-triton")
+    rng = np.random.default_rng(0)
+    held: list[tuple[Any, Any]] = []
+    for _ in range(16):
+        x = ad.randn(16, 256)
+        found = compiled(x)
+        held += [(found, products(x))]
+        if rng.random() < 0.3:
+            held.pop(int(rng.integers(len(held))))
+        for got, want in held:
+            ad.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+    executable: Any = compiled.latest.executable
+    assert executable.results.fixed == [True, True, False]
+    assert (
+        max(executable.results.moves)
+        > importlib.import_module("adjoint.engine.backends.triton.program.banks").MOVES
+    )  # by which they are copies
+
+
 def late_faults() -> None:
     """What kernels find is raised where the host waits, or by a later call; state stays."""
     import adjoint as ad
@@ -180,6 +212,16 @@ def late_faults() -> None:
         y = w[i].sum()
         w.mul_(0.5)
         return y
+
+    def look_twice() -> None:
+        """One is raised, and the other is still to be waited for."""
+        second(ad.tensor([5, 77]))
+        try:
+            late.look()
+        except IndexError:
+            with pytest.raises(IndexError, match="77"):
+                late.settle()
+            raise
 
     good, bad = ad.tensor([1, 2]), ad.tensor([1, 99])
     compiled = ad.compile(update, backend="interpreted-triton")
@@ -206,7 +248,9 @@ def late_faults() -> None:
         "a program that writes": partial(compiled, good),
         "a gradient": lambda: x.sum().backward(),
         "an update": late.settle,
+        "a wait that finds two": look_twice,
     }
+    second = ad.compile(lambda i: w[i] * 3, backend="interpreted-triton")
     x = ad.ones(3, requires_grad=True)
     for other in list(others.values()):
         picks(bad)
@@ -268,6 +312,14 @@ def test_a_reduction_from_outside() -> None:
 
 def test_faults_are_told_where_the_host_waits() -> None:
     run_script("t.late_faults()")
+
+
+def test_calls_on_several_streams_are_in_order() -> None:
+    run_script("import tests.queued_streams as q; q.check(0); q.check(1); q.check_reader()")
+
+
+def test_results_that_are_held_stay() -> None:
+    run_script("t.results_held()")
 
 
 def test_rows_are_put_into_state_where_it_lies() -> None:

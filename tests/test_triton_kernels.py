@@ -67,6 +67,9 @@ class Compiling:
     def mark(self, again: Any) -> None:
         """There is nothing to wait for."""
 
+    def order(self, by_library: bool) -> None:
+        """No program is called."""
+
     def uploader(self, target: Any, source: Any) -> Callable[[], None]:
         return lambda: None
 

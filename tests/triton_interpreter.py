@@ -11,6 +11,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -176,10 +177,29 @@ def word(value: int) -> Any:
     return language.tensor(handle(np.array([value], np.int64), language.int64), language.int64)
 
 
+class OneStream:
+    """The order of calls, all of which are on one stream."""
+
+    lock = contextlib.nullcontext()
+
+    def follow(self) -> bool:
+        return False
+
+
 class Interpreter:
     """The machine that a program runs on."""
 
     name = "interpreter"
+
+    def __init__(self) -> None:
+        self.captured: list[Callable[[], Any]] | None = None  # by the graph that is being made
+
+    def asked(self, run: Callable[[], Any]) -> None:
+        """What a launch does: at once, or at each replay of a graph."""
+        if self.captured is None:
+            run()
+        else:
+            self.captured.append(run)
 
     def timer(self) -> float:
         return time.perf_counter()
@@ -214,16 +234,10 @@ class Interpreter:
         return np.zeros(count, np.int64)
 
     def uploader(self, target: Any, source: Any) -> Callable[[], None]:
-        def upload() -> None:
-            target[:] = source
-
-        return upload
+        return lambda: self.asked(lambda: np.copyto(target, source))
 
     def downloader(self, target: Any, source: Any) -> Callable[[], None]:
-        def download() -> None:
-            target[:] = source
-
-        return download
+        return lambda: self.asked(lambda: np.copyto(target, source))
 
     def download(self, target: Any, source: Any) -> None:
         target[:] = source
@@ -233,6 +247,12 @@ class Interpreter:
 
     def begin(self) -> None:
         """Nothing is remembered."""
+
+    def order(self, by_library: bool) -> Any:
+        return OneStream()
+
+    def share(self, arrays: Any) -> None: ...
+    def reuse(self, arrays: Any) -> None: ...
 
     def mark(self, again: Any) -> Any:
         return None
@@ -245,29 +265,49 @@ class Interpreter:
 
     def prepare(self, name: str, work: Any) -> Callable[[int], None]:
         if isinstance(work, MatrixProduct):
-            return lambda words: multiply(self, work, words)
+            return partial(self.call, partial(multiply, self, work), 3 + work.biased)
         if isinstance(work, Convolution):
-            return lambda words: convolve(self, work, words)
+            return partial(self.call, partial(convolve, self, work), 4)
         if isinstance(work, CudnnAttention):
-            return lambda words: attend(self, work, words)
+            return partial(self.call, partial(attend, self, work), len(TENSORS[work.kind]) + 1)
         function = function_of(work.source, name, {**scope(), "libdevice": Library()})
 
         def run(words: int) -> None:
             with np.errstate(all="ignore"):
                 function[work.grid](word(words))
 
-        return run
+        return lambda words: self.asked(partial(run, words))
+
+    def call(self, run: Callable[[int], None], count: int, words: int) -> None:
+        """A call of a library, which is told its addresses when it is captured."""
+        if self.captured is None:
+            run(words)
+            return
+        told = self.window(words, None, (count,), (8,), np.dtype(np.int64)).copy()
+        self.captured.append(lambda: run(self.address(told)))
 
     def graph(self, run: Callable[[], None]) -> Callable[[], None]:
-        return run
+        captured: list[Callable[[], Any]] = []
+        self.captured = captured
+        try:
+            run()
+        finally:
+            self.captured = None
+
+        def replay() -> None:
+            for again in captured:
+                again()
+
+        return replay
 
     def marked_graph(self, launches: Any) -> Any:
         marks: list[float] = [0.0] * (len(launches) + 1)
+        replays = [self.graph(partial(launch, words)) for launch, words in launches]
 
         def replay() -> None:
             marks[0] = self.timer()
-            for k, (launch, words) in enumerate(launches):
-                launch(words)
+            for k, again in enumerate(replays):
+                again()
                 marks[k + 1] = self.timer()
 
         return replay, marks

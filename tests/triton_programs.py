@@ -505,6 +505,14 @@ PROGRAMS: dict[str, Program] = {
     "permuted": (lambda x: (x.permute(2, 0, 1) + 1).contiguous(), lambda: (ad.randn(5, 6, 7),)),
     "long rows": (lambda x: x.softmax(-1), lambda: (ad.randn(3, 5001),)),
     "long sum": (lambda x: (x.sum(), x.amax()), lambda: (ad.randn(61, 101),)),
+    "columns that are read": (
+        lambda x: [
+            (y.sum(d, keepdim=True), y * y.sum(d, keepdim=True), y / (1 + y.sum(1 - d, keepdim=True)))
+            for d in (0, 1)
+            for y in (x - x.mean(1, keepdim=True), (x - x.amax(0)).exp())
+        ],
+        small,
+    ),
     "columns": (lambda x: (x.sum(0), x.exp().amax(0)), lambda: (ad.randn(300, 33),)),
     "two reduced": (lambda x: x.exp().sum((0, 1)), lambda: (ad.randn(10, 100, 17),)),
     "picked": (picked, lambda: (ad.randn(4, 7), ad.tensor([3, 0, -1]))),

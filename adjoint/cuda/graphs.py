@@ -30,6 +30,7 @@ from adjoint.engine.backends.triton.runtime.cuda import machine
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.api import compile as compile_function
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.late_faults import BOARDS, Board
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.core.tree import flatten
 from adjoint.optim.hooks import BEFORE_EVERY_STEP
@@ -67,6 +68,9 @@ class CUDAGraph:
         self._allocator: Any = None
         self._stream: Any = None
         self._host_memory: list[Any] = []  # host memory that captured copies read
+        self._order: Any = None  # among all that calls cuBLASLt, where this does
+        self._calls: dict[int, int] = {}  # that can fail, by device, before it was captured
+        self._reporting: list[Board] = []  # where its kernels report what they find
 
     # -- capturing ------------------------------------------------------------------------------
 
@@ -96,6 +100,7 @@ class CUDAGraph:
         # Memory may be taken from the driver while work is captured.
         self._stream.begin_capture()
         self._allocator.__enter__()
+        self._calls = {index: board.calls for index, board in BOARDS.items()}
         STREAM_CAPTURE.graph = self
         BEFORE_EVERY_STEP[id(self)] = _refuse_counting
 
@@ -106,6 +111,8 @@ class CUDAGraph:
         STREAM_CAPTURE.graph = None
         del BEFORE_EVERY_STEP[id(self)]
         self._allocator.__exit__(None, None, None)
+        boards = BOARDS.items()
+        self._reporting = [b for index, b in boards if b.calls != self._calls.get(index, 0)]
         self._graph = self._stream.end_capture()
         self._stream = self._allocator = None
 
@@ -113,6 +120,10 @@ class CUDAGraph:
         """Do the captured work again, in the current stream."""
         if self._graph is None:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
+        for board in self._reporting:
+            board.replay()
+        if self._order is not None:
+            self._order.follow()
         self._graph.launch(cupy().cuda.get_current_stream())
 
     def reset(self) -> None:
@@ -185,7 +196,9 @@ class CUDAGraph:
                 (m * k, k * n, m * n),
             )  # fmt: skip
             words = np.array([left.data.ptr, right.data.ptr, out.data.ptr], np.int64)
-            machine(current_device()).products.prepare(product)(words.ctypes.data)
+            gpu = machine(current_device())
+            self._order = self._order or gpu.order(by_library=True)
+            gpu.products.prepare(product)(words.ctypes.data)
         out = out[..., 0] if y.ndim == 1 else out
         return out[..., 0, :] if x.ndim == 1 and y.ndim > 1 else out[..., 0] if x.ndim == 1 else out
 

@@ -32,6 +32,7 @@ from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.late_faults import UNSEEN, settle
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.meta import META, blank
@@ -52,6 +53,8 @@ def copy_into(target: Array, source: Array) -> None:
             return
         quietly(np.copyto, (target, source), {"casting": "unsafe"})
         return
+    if UNSEEN:
+        settle()
     if (
         copied_at_once(target, source)
         or zeroed_at_once(target, source)
@@ -178,6 +181,8 @@ def take_over(target: Tensor, value: Tensor) -> bool:
         or not is_alone(old)
     ):
         return False
+    if UNSEEN:
+        settle()
     target._array, target._storage = new, other
     return True
 
@@ -359,7 +364,7 @@ def map_file(filename: str, shared: bool, nbytes: int) -> Array:
 
 def used_by(array: Array, stream: Any) -> None:
     """Have a GPU array's memory stay until a stream is done with it."""
-    POOLS[0].used_by(array, stream.wrapped)
+    POOLS[0].used_by(array, stream.wrapped, stream.device_index)
 
 
 def computed(record: Record, arrays: list[Array], **params: Any) -> Tensor:

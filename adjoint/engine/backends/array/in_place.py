@@ -23,6 +23,7 @@ from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.small_calls import KERNEL
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.late_faults import UNSEEN, settle
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.tensor import wrap
@@ -249,6 +250,8 @@ def compute_on_device(record: Record, target: Any, *others: Any) -> bool:
             array = other._array
             if array.__class__ is not into.__class__ or not are_apart(array, into):
                 return False
+    if UNSEEN:
+        settle()
     try:
         if record.met and met_into(record, (target, *others), {}, (into,)):
             return True
@@ -276,6 +279,8 @@ def put_into(
     """
     if not record.met or faults.BLOCKING or LISTENERS:
         return False
+    if UNSEEN:
+        settle()
     try:
         into = tuple([target._array for target in targets])
         if not met_into(record, operands, params, into):

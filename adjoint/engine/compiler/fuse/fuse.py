@@ -27,7 +27,7 @@ Note [reach]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Set
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -203,7 +203,16 @@ class Fusion:
             return "an update of state, launched with others of its form"
         if not self.columns and sums_scattered_columns(unit, node):
             return "a sum of columns, which goes row by row by itself"
+        if self.reads_any(unit.sums, node):
+            return "reads a sum of columns, which is there when the kernel before it is done"
         return ""
+
+    def reads_any(self, makers: Collection[Node], node: Node) -> bool:
+        """Whether a node reads what some others make."""
+        if not makers:
+            return False
+        bases = {self.rooted(x)[0] for x in node.inputs if isinstance(x, Value)}
+        return any(value in bases for maker in makers for value in maker.outputs)
 
     def start_loop(self, node: Node, kind: str, reason: str) -> None:
         """A kernel of a node's own."""
@@ -305,12 +314,7 @@ class Fusion:
         if unit.columns is not None or not last <= set(gone) or last & set(columns):
             return False
         sums = list(unit.sources)
-        totals = {value for node in sums for value in node.outputs}
-        if any(
-            isinstance(x, Value) and self.rooted(x)[0] in totals
-            for member in unit.nodes
-            for x in member.inputs
-        ):
+        if any(self.reads_any(sums, member) for member in unit.nodes):
             return False
         unit.reduced = gone
         if not all(self.sums_columns(unit, total, set(columns)) for total in sums):

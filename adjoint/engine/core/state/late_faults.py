@@ -12,14 +12,20 @@ from typing import Protocol
 class Board(Protocol):
     """Where kernels on one device report to."""
 
+    calls: int  # that can fail, so far
+
+    def replay(self) -> None:
+        """Note that earlier calls are done again on the current stream."""
+
     def reported_by(self, *faults: tuple[str, str]) -> tuple[int, list[int], int] | None:
         """The word's address, a new call's codes for errors, a code's bits; None: none left."""
 
 
 BOARDS: dict[int, Board] = {}  # by the device's number
 LOOKS: list[Callable[[], None]] = []
-# Put here by whoever launches work whose faults do not keep others from writing.
-SETTLES: list[Callable[[], None]] = []
+# What raises the faults of work that do not keep others from writing, and takes itself off the list
+# then: put here by whoever launched it.
+UNSEEN: list[Callable[[], None]] = []
 Undo = Callable[[], None]
 # Whoever may yet report something keeps what undoes a change of the host's that goes with work of
 # a device: after a fault that work does nothing.
@@ -40,5 +46,9 @@ def look() -> None:
 
 def settle() -> None:
     """Before something is written that earlier work may have made: raise what that has found."""
-    for wait in SETTLES:
+    while UNSEEN:
+        try:
+            wait = UNSEEN[0]
+        except IndexError:  # another thread has seen the last
+            return
         wait()

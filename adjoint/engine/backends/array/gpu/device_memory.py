@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.gpu.other_streams import OtherStreams
 from adjoint.engine.core.errors import OutOfMemoryError, pass_over
 from adjoint.engine.core.origins import Where, place_now, told_place
 from adjoint.engine.tensor.holders import largest_storages
@@ -163,9 +164,8 @@ class Pools:
     def __init__(self, cupy: Any) -> None:
         self.cupy = cupy
         self.memory = cupy.cuda.memory
-        self.elsewhere: dict[int, list[Any]] = {}  # other streams that use blocks, by address
-        self.block, self.segment = _classes(self.memory, self.elsewhere)
-        self.waiting: deque[tuple[Any, list[Any]]] = deque()  # used by other streams until then
+        self.others = OtherStreams(cupy)
+        self.block, self.segment = _classes(self.memory, self.others)
         self.kept: dict[tuple[int, int, int], list[Room]] = {}  # by device, stream and units
         self.default = self.memory.MemoryPool(self.take_last)
         self.hand_out = self.handing()
@@ -229,12 +229,13 @@ class Pools:
 
     def serving(self, pool: Any) -> Callable[..., Any]:
         """What hands out memory of a pool in counted blocks, which are kept in a list or not."""
-        malloc, hand_out, waiting = pool.malloc, self.hand_out, self.waiting
+        malloc, hand_out = pool.malloc, self.hand_out
+        waiting, release = self.others.waiting, self.others.release
         full, pointer = self.memory.OutOfMemoryError, self.memory.MemoryPointer
 
         def serve(size: int, kept: list[Room] | None = None) -> Any:
             if waiting:
-                self.release()
+                release()
             try:
                 memory = malloc(size).mem
             except full:
@@ -251,7 +252,8 @@ class Pools:
 
     def keeping(self, serve: Callable[..., Any]) -> Callable[[int], Any]:
         """What hands out memory that was kept, or else new (Note [kept pieces])."""
-        kept, waiting, hand_out = self.kept, self.waiting, self.hand_out
+        kept, hand_out = self.kept, self.hand_out
+        waiting, release = self.others.waiting, self.others.release
         device, stream = self.cupy.cuda.runtime.getDevice, self.cupy.cuda.get_current_stream
 
         def serve_kept(size: int) -> Any:
@@ -263,7 +265,7 @@ class Pools:
             if rooms is None:
                 rooms = kept.setdefault(place, [])
             if waiting:
-                self.release()
+                release()
             if rooms:
                 try:
                     return hand_out(rooms.pop(), size)
@@ -284,7 +286,7 @@ class Pools:
         array, alloc = self.cupy.ndarray, self.cupy.cuda.alloc
         size = prod(shape) * dtype.itemsize
         units = (size + UNIT - 1) // UNIT
-        kept, waiting, hand_out = self.kept, self.waiting, self.hand_out
+        kept, waiting, hand_out = self.kept, self.others.waiting, self.hand_out
         serve, allocator = self.serve, self.cupy.cuda.get_allocator
         new, fill = self.quick
 
@@ -348,57 +350,73 @@ class Pools:
 
     def second_try(self, pool: Any, size: int) -> Any:
         """Memory after what was kept is the pool's again."""
-        for _ in range(TRIES):
-            self.give_back()
-            try:
-                return pool.malloc(size).mem
-            except self.memory.OutOfMemoryError:
-                break
-            except PiecesKept:  # by another thread meanwhile
-                pass
-        return self.last_try(pool, size)
+        memory = self.after(self.give_back, pool, size)
+        return self.last_try(pool, size) if memory is None else memory
 
     def last_try(self, pool: Any, size: int) -> Any:
         """Memory after all that can be let go was, of every pool; or an error that tells."""
         gc.collect()
-        while self.waiting:
-            event, _ = self.waiting.popleft()
-            event.synchronize()
-        for _ in range(TRIES):
+        self.others.finish()
+
+        def let_go() -> None:
             self.let_go()
             if pool is not self.default:
                 pool.free_all_blocks()
-            try:
-                return pool.malloc(size).mem
-            except self.memory.OutOfMemoryError:
-                break
-            except PiecesKept:  # by another thread meanwhile
-                pass
+
+        memory = self.after(let_go, pool, size)
+        if memory is not None:
+            return memory
         index = int(self.cupy.cuda.runtime.getDevice())
         counts = counts_of(index)
         counts.failures += 1
         raise out_of_memory(self.cupy, index, size)
 
-    def used_by(self, array: Any, stream: Any) -> None:
-        """Have an array's memory stay until a stream, which is not its own, is done with it."""
+    def after(self, let_go: Callable[[], None], pool: Any, size: int) -> Any:
+        """Memory after some was let go of; None where there is none even then."""
+        for _ in range(TRIES):
+            let_go()
+            try:
+                return pool.malloc(size).mem
+            except self.memory.OutOfMemoryError:
+                return None
+            except PiecesKept:  # by another thread meanwhile
+                pass
+        return None
+
+    def used_by(self, array: Any, stream: Any, device: int | None = None) -> None:
+        """Have an array's memory stay until a stream, which is not its own, is done with it.
+
+        It is a stream of the array's device unless told.
+        """
+        block = self.block_of(array)
+        if block is not None:
+            index = block.device_id if device is None else device
+            self.others.add(int(block.ptr), index, stream)
+
+    def written_by(self, arrays: Sequence[Any], device: int) -> None:
+        """The current stream, of that device, is to write to arrays: it waits for others."""
+        if not self.others.uses:
+            return
+        stream = self.cupy.cuda.get_current_stream()
+        for array in arrays:
+            block = None if array is None else self.block_of(array)
+            if block is not None:
+                self.others.follow(int(block.ptr), device, stream)
+
+    def block_of(self, array: Any) -> Any:
+        """The block that an array shows part of; None for memory that is none of ours."""
         block: Any = array.data.mem
         while not isinstance(block, self.block):
             owner = getattr(block, "_owner", None)  # a window on memory of another array's
             if owner is None or not hasattr(owner, "data"):
-                return  # memory of another library's, which knows its own streams
+                return None  # memory of another library's, which knows its own streams
             block = owner.data.mem
-        streams = self.elsewhere.setdefault(int(block.ptr), [])
-        if all(other.ptr != stream.ptr for other in streams):
-            streams.append(stream)
-
-    def release(self) -> None:
-        """Let go of blocks that other streams are done with."""
-        while self.waiting and self.waiting[0][0].done:
-            self.waiting.popleft()
+        return block
 
 
-def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
+def _classes(memory: Any, others: OtherStreams) -> tuple[Any, Any]:
     """The classes of blocks and of segments, which are CuPy's kinds of memory."""
+    uses = others.uses
 
     class MemoryBlock(memory.BaseMemory):  # type: ignore[misc]
         """A piece of a pool's memory that somebody has."""
@@ -414,8 +432,8 @@ def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
             counts.used.current -= much
             if tracking.history is not None:
                 tracking.note("free_completed", address, piece)
-            if elsewhere and address in elsewhere:
-                _wait_for(memory, elsewhere.pop(address))
+            if uses and address in uses:
+                others.keep(address, memory)
             elif rooms is not None:
                 rooms.append(room)
 
@@ -432,15 +450,6 @@ def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
                 counts.segments.current -= 1
 
     return MemoryBlock, MemorySegment
-
-
-def _wait_for(memory: Any, streams: list[Any]) -> None:
-    """Keep memory until other streams have done what was asked of them so far."""
-    pools = POOLS[0]
-    for stream in streams:
-        event = pools.cupy.cuda.Event(disable_timing=True)
-        event.record(stream)
-        pools.waiting.append((event, [memory]))
 
 
 POOLS: list[Pools] = []  # one, once CuPy is there

@@ -4,8 +4,9 @@ Note [banks]
     The host prepares a call while the GPU runs the one before, so there are two sets of words, used
     in turn. Each bank also has memory for results, made once: when its turn comes, what it handed
     out two calls ago is mostly forgotten (a gradient, replaced by the next one), and is handed out
-    again. What is still held by somebody is replaced by fresh memory; or, where a captured product
-    knows its address, by a copy.
+    again. What is still held by somebody is replaced by fresh memory. Where a captured product
+    knows its address, the launches are then captured anew, a few times; a result that goes on to be
+    held is a copy from then on, of memory that nobody is given.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from adjoint.engine.compiler.memory.places import RESULT
 
 COUNT = 2
 CAPTURED = 4  # launches that are worth a graph
+MOVES = 4  # times that they are captured anew because a result is held, which takes a millisecond
 FEW = 8  # words of a number that are written one by one
 NEVER_CHANGE = (float, int, bool)
 Places = list[tuple[int, int]]  # positions of words, and what is added there
@@ -49,6 +51,7 @@ class DeviceBank:
         self.upload = machine.uploader(words, self.words)
         self.mark: Any = None  # after the latest call
         self.numbers: Any = None  # its `Numbers`
+        self.moved = False  # results that captured launches write lie elsewhere since
         self.results: list[Any] = []
 
     def point(self, places: Places, address: int) -> None:
@@ -66,6 +69,7 @@ class Results:
             (k, shape, dtype, list(patches.get(f"{RESULT} {k}", ()))) for k, shape, dtype in wanted
         ]
         self.fixed = [any(at in captured for at, _ in places) for *_, places in self.wanted]
+        self.moves = [0] * len(wanted)  # how often each was moved from under captured launches
 
     def allocate(self, bank: DeviceBank) -> None:
         """Give a bank its memory."""
@@ -83,12 +87,15 @@ class Results:
         for i, (k, shape, dtype, places) in enumerate(self.wanted):
             array = arrays[i]
             if sys.getrefcount(array) > UNSHARED:
+                arrays[i] = array = self.machine.empty(shape, dtype)
+                bank.point(places, self.machine.address(array))
                 if self.fixed[i]:
-                    copied.append((k, self.machine.empty(shape, dtype)))
-                else:
-                    arrays[i] = array = self.machine.empty(shape, dtype)
-                    bank.point(places, self.machine.address(array))
+                    bank.moved = True
+                    self.moves[i] += 1
+            if self.moves[i] > MOVES:
+                copied.append((k, self.machine.empty(shape, dtype)))
             taken[k] = array
+        self.machine.reuse(taken)
         return taken, copied
 
 
@@ -147,6 +154,10 @@ class Segment:
         self.runs = [0] * len(launches)
         self.replays: list[Callable[[], None] | None] = [None] * len(launches)
         self.marked: list[Any] = [None] * len(launches)  # replays with marks between launches
+
+    def forget(self, bank: int) -> None:
+        """Capture launches anew."""
+        self.replays[bank] = self.marked[bank] = None
 
     def launch(self, bank: int) -> None:
         """All launches, one by one."""

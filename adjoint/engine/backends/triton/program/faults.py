@@ -8,10 +8,16 @@ Note [late faults]
     fail was launched since, and what it says is raised: the operation's own error, and the line of
     the program that launched it. `ADJOINT_LAUNCH_BLOCKING=1` has it looked at after each launch.
     Counts of steps, which the host advances beside updates that did nothing, are taken back.
+
+    The host waits for one stream, and kernels may have been launched on others: those are waited
+    for too, or what was found there would not be known, and never be told. A graph that was
+    captured by hand launches its kernels again at each replay, without a word to anybody: so
+    replays are noted like calls.
 """
 
 from __future__ import annotations
 
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -40,6 +46,9 @@ class FaultBoard:
         self.places: list[Any] = [None] * CALLS  # of the latest calls: file and line
         self.calls = self.seen = 0
         self.pending = False
+        self.lock = RLock()
+        self.streams: dict[int, Any] = {}  # that such kernels were launched on since
+        self.replayed: int | None = None  # the first replay of a graph since
         self.undos: list[tuple[int, Undo]] = []  # by how many calls there were before
         LOOKS.append(self.look)
         KEEPERS.append(self.keep)
@@ -58,8 +67,21 @@ class FaultBoard:
         """Note a call that can fail; the low bits of its codes."""
         slot, self.calls = self.calls & (CALLS - 1), self.calls + 1
         self.places[slot] = users_place()
-        self.pending = True
+        self.expect()
         return slot
+
+    def expect(self) -> None:
+        """Something may be found by what is launched on the current stream."""
+        stream = self.machine.stream()
+        with self.lock:  # or it might be put where nobody looks any more
+            self.streams[stream.ptr] = stream
+            self.pending = True
+
+    def replay(self) -> None:
+        """Note that calls of before, which a graph captured, are launched again."""
+        if self.replayed is None:
+            self.replayed = self.calls
+        self.launched()
 
     def reported_by(self, *faults: tuple[str, str]) -> tuple[int, list[int], int] | None:
         """What a kernel of the eager table reports errors by (`late_faults.Board`)."""
@@ -80,21 +102,32 @@ class FaultBoard:
         """Raise what was reported, once."""
         if not self.pending:
             return
-        self.pending = False
-        late, self.seen = self.calls - self.seen > CALLS, self.calls
+        with self.lock:  # calls from now on are looked at again
+            self.pending = False
+            streams, self.streams = self.streams, {}
+        try:
+            status = self.machine.read(self.word, streams)
+        except BaseException:  # an interrupt: nothing is known yet
+            with self.lock:
+                self.streams, self.pending = streams | self.streams, True
+            raise
+        seen, self.seen = self.seen, self.calls
+        replayed, self.replayed = self.replayed, None
         undos, self.undos = self.undos, []
-        status = self.machine.read(self.word)
         if not status:
             return
         self.word[:] = 0
         code, value = read_status(status)
         last = self.calls - 1
         failed = last - ((last - code) & (CALLS - 1))  # which call it was
+        if failed < seen and replayed is not None:
+            failed = replayed  # of such a call, which the graph did again
         for before, undo in reversed(undos):
             if before > failed:
                 undo()
         kind, message = self.known[(code >> CALL_BITS) - 1]
-        place = None if late else self.places[code & (CALLS - 1)]
+        late = self.calls - seen > CALLS
+        place = None if late else self.places[failed & (CALLS - 1)]
         error = failure(message, kind, value)
         if place is not None:
             error.add_note(f"This was found by a kernel that was launched at {place[0]}:{place[1]}")

@@ -7,18 +7,19 @@ Note [faults of programs]
     `synchronize`), or at the latest by the next call of the program that finds the status, of which
     each call ends with a copy to the host. Others do not see that status, and might write what a
     program has made: so those that write no state are waited for before anything is differentiated,
-    before an optimizer's update, and before a call of a program that writes. With
-    `ADJOINT_LAUNCH_BLOCKING=1` each call waits and raises itself.
+    before a tensor on a GPU is written in place, before an optimizer's update, and before a call of
+    a program that writes. With `ADJOINT_LAUNCH_BLOCKING=1` each call waits and raises itself.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import ref
 
 from adjoint.engine.backends.array.gpu.faults import VARIABLES
 from adjoint.engine.compiler.package.image import fault_of
-from adjoint.engine.core.state.late_faults import LOOKS, SETTLES
+from adjoint.engine.core.state.late_faults import LOOKS, UNSEEN
 
 if TYPE_CHECKING:
     from adjoint.engine.backends.triton.program.program import GpuProgram
@@ -32,53 +33,64 @@ LATE = (
 class Expected:
     """What a program may have found: its status outlives it."""
 
-    __slots__ = ("faults", "machine", "program", "status")
+    __slots__ = ("faults", "machine", "order", "program", "status")
 
     def __init__(self, program: GpuProgram) -> None:
         self.program = ref(program)
         self.machine, self.status = program.machine, program.status
-        self.faults = program.image.faults
+        self.faults, self.order = program.image.faults, program.order
 
     def look(self) -> None:
-        """Raise it."""
+        """Raise it, once. Until it is known, it is there for other threads to wait for."""
+        try:
+            self.read()
+        except Exception:
+            self.forget()
+            raise
+        self.forget()
+
+    def read(self) -> None:
+        """Wait for it, and raise it."""
         program = self.program()
         if program is not None:
             program.look()
             return
         with self.machine.active():
+            self.order.follow()
             code = self.machine.read(self.status)
         if code:
             error = fault_of(self.faults, code)
             error.add_note(LATE)
             raise error
 
+    def forget(self) -> None:
+        """Nobody need look any more."""
+        with suppress(ValueError):  # another thread has looked as well
+            PENDING.remove(self)
+        with suppress(ValueError):
+            UNSEEN.remove(self.look)
+
 
 PENDING: list[Expected] = []  # of programs that may have found something
-UNSEEN: list[Expected] = []  # those of them that write no state
 
 
-def expect(program: GpuProgram) -> None:
-    """Look at a program when the host waits next."""
+def expect(program: GpuProgram) -> Expected:
+    """Look at a program when the host waits next, or before others write if it writes nothing."""
     expected = Expected(program)
     PENDING.append(expected)
     if not program.writes:
-        UNSEEN.append(expected)
+        UNSEEN.append(expected.look)
+    return expected
 
 
 def look() -> None:
-    """Raise what programs have found."""
-    UNSEEN.clear()
+    """Raise what programs have found, the first of them first."""
     while PENDING:
-        PENDING.pop().look()
-
-
-def settle() -> None:
-    """Wait for the programs whose status nobody else sees."""
-    while UNSEEN:
-        expected = UNSEEN.pop()
-        PENDING.remove(expected)
+        try:
+            expected = PENDING[0]
+        except IndexError:  # another thread has looked at the last
+            return
         expected.look()
 
 
 LOOKS.append(look)
-SETTLES.append(settle)

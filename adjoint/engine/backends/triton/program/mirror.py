@@ -161,6 +161,7 @@ class Mirrored(Showing):
         given, into = list(inputs), list(targets)
         with machine.active():
             machine.begin()
+            self.program.follow()
             if self.mark is not None:
                 self.mark.synchronize()  # the transfer before this one
             for i in self.inputs:

@@ -10,6 +10,13 @@ Note [replays]
 
     Kernels that write state do nothing after a fault (`Emitter.guarded`), and all that can fail
     comes before them; so a fault leaves state as it was (Note [faults of programs]).
+
+Note [programs on streams]
+    The arena, words and results of a program are its own, and one call after the other uses them.
+    So a call on another stream than the one before waits there for what that one was asked for so
+    far: the call itself, and whatever has read its results. Memory is told of each stream that uses
+    it, and results of which `record_stream` said that a stream reads them are written again only
+    when that one is done (Note [other streams]).
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ from adjoint.engine.backends.triton.launch_words import ALIGN, Written
 from adjoint.engine.backends.triton.program import banks
 from adjoint.engine.backends.triton.program.banks import DeviceBank, Numbers, Results, Segment
 from adjoint.engine.backends.triton.program.calls import DeviceCall
-from adjoint.engine.backends.triton.program.late import LATE, UNSEEN, expect, settle
+from adjoint.engine.backends.triton.program.late import LATE, Expected, expect
 from adjoint.engine.backends.triton.program.tables import tables
 from adjoint.engine.backends.triton.program.timing import LaunchClock, sources_of
 from adjoint.engine.backends.triton.target import TritonTarget
@@ -41,7 +48,7 @@ from adjoint.engine.compiler.package.explain import explain
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.steps import EagerCall, Launch
 from adjoint.engine.core.dtype import named
-from adjoint.engine.core.state.late_faults import Undo
+from adjoint.engine.core.state.late_faults import UNSEEN, Undo, settle
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.record.sources import State
@@ -66,6 +73,9 @@ class Machine(Protocol):
     def download(self, target: Any, source: Any) -> None: ...
     def on_host(self, array: Any) -> Any: ...
     def begin(self) -> None: ...
+    def order(self, by_library: bool) -> Any: ...
+    def reuse(self, arrays: list[Any]) -> None: ...
+    def share(self, arrays: list[Any]) -> None: ...
     def mark(self, again: Any) -> Any: ...
     def downloader(self, target: Any, source: Any) -> Callable[[], None]: ...
     def read(self, word: Any) -> int: ...
@@ -107,6 +117,7 @@ class GpuProgram:
         self.draft.place()
         self.image = self.draft.at({})
         with machine.active():
+            self.order = machine.order(self.calls_library())
             self.allocate()
             self.fill_state()
             self.list_changes(unaligned)
@@ -151,6 +162,11 @@ class GpuProgram:
         self.results = Results(machine, wanted, image.patches, captured)
         for bank in self.banks:
             self.results.allocate(bank)
+
+    def calls_library(self) -> bool:
+        """Whether some launch is no kernel of ours."""
+        entries = [entry for part in self.draft.segments for _, _, entry in part or ()]
+        return any(isinstance(e, Launch) and not isinstance(e.text, Written) for e in entries)
 
     def captured_words(self) -> set[int]:
         """Words that the host reads when it captures: those of products.
@@ -221,7 +237,7 @@ class GpuProgram:
         self.sends = read and not isinstance(first, Segment)
         if read and isinstance(first, Segment):
             first.before = [bank.upload for bank in self.banks]
-        self.pending = False
+        self.expected: Expected | None = None  # until somebody has looked
         self.seen = self.machine.pinned(banks.COUNT)  # the status after the latest call of each
         self.seen[:] = 0
         self.seen_words = memoryview(self.seen)  # the same, quick to look at
@@ -287,8 +303,9 @@ class GpuProgram:
         """
         turn = (self.turn + 1) % banks.COUNT
         bank = self.banks[turn]
-        with self.machine.active():
+        with self.machine.active(), self.order.lock:
             self.machine.begin()
+            self.follow()
             if bank.mark is not None:
                 bank.mark.synchronize()
             if self.late and any(self.seen_words):
@@ -306,11 +323,18 @@ class GpuProgram:
                 results[k] = copy
             if not self.late:
                 self.raise_faults()
-            elif not self.pending:
-                self.pending = True
-                expect(self)
+            elif self.expected is None:
+                self.expected = expect(self)
             del hold
             return results
+
+    def follow(self) -> None:
+        """Come after the call before, on whichever stream that was (Note [programs on streams])."""
+        if self.order.follow():
+            tables = [table for _, table in self.tables]
+            results = [array for bank in self.banks for array in bank.results]
+            own = [self.arena, self.device_words, self.status]
+            self.machine.share([*own, *tables, *self.input_memory.values(), *results])
 
     def run_segments(self, inputs: list[Any], results: list[Any]) -> None:
         """Everything that a call launches, with marks where somebody listens."""
@@ -335,16 +359,26 @@ class GpuProgram:
 
     def look(self) -> None:
         """Raise what kernels of earlier calls reported."""
-        self.pending = False
+        expected, self.expected = self.expected, None  # calls from now on are looked at again
         try:
             with self.machine.active():
+                self.follow()
                 self.raise_faults()
         except Exception as error:
             self.undo()
             error.add_note(LATE)
+            self.told(expected)
             raise
-        finally:
-            self.seen[:] = 0
+        except BaseException:  # an interrupt: nothing is known yet
+            self.expected = expected
+            raise
+        self.told(expected)
+
+    def told(self, expected: Expected | None) -> None:
+        """What earlier calls reported is known."""
+        self.seen[:] = 0
+        if expected is not None:
+            expected.forget()
 
     def fill(
         self, bank: DeviceBank, inputs: list[Any], targets: list[Any]
@@ -368,6 +402,11 @@ class GpuProgram:
             bank.point(places, machine.address(targets[n]))
         bank.numbers.put(inputs)
         results, copied = self.results.take(bank, self.outputs)
+        if bank.moved:
+            for segment in self.segments:
+                if isinstance(segment, Segment):
+                    segment.forget(self.turn)
+            bank.moved = False
         if self.sends:
             bank.upload()
         return results, copied, hold

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from threading import RLock, get_ident
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import numpy as np
 from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.array.dtypes import FLOAT8
 from adjoint.engine.backends.array.gpu import faults
+from adjoint.engine.backends.array.gpu.device_memory import PER_THREAD, POOLS
 from adjoint.engine.backends.array.libraries.attention import CudnnAttention
 from adjoint.engine.backends.array.libraries.convolutions import Convolution
 from adjoint.engine.backends.disk import store
@@ -39,6 +42,7 @@ TRIALS = 5  # launches that a way is timed by
 UP, DOWN = 1, 2  # the direction of a copy: to the device, from it
 
 Launcher = Callable[[int], None]
+NO_STREAMS: Mapping[int, Any] = MappingProxyType({})
 HERE = nullcontext()
 HOLD = """
 extern "C" __global__ void hold(long long nanoseconds) {
@@ -47,6 +51,57 @@ extern "C" __global__ void hold(long long nanoseconds) {
     do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - start < nanoseconds);
 }
 """
+
+
+class StreamOrder:
+    """The order of a program's calls, whichever streams they are made on."""
+
+    lock: Any = HERE  # for a call: nobody else has what is kept in order
+
+    def __init__(self, cuda: Any) -> None:
+        self.cuda, self.current = cuda, cuda.get_current_stream
+        self.stream = self.current()
+        self.number, self.thread = self.stream.ptr, get_ident()
+
+    def follow(self) -> bool:
+        """Have the current stream wait for what the one before was asked for so far, if it is
+        another one; whether it is."""
+        stream = self.current()
+        if stream.ptr == self.number != PER_THREAD:
+            return False
+        return self.come_to(stream)
+
+    def come_to(self, stream: Any) -> bool:
+        """`follow` to a stream that may be another one."""
+        number, thread = stream.ptr, get_ident()
+        if number == self.number and thread == self.thread:
+            return False
+        if self.number == PER_THREAD:  # another thread cannot name it
+            self.cuda.runtime.deviceSynchronize()
+        else:
+            event = self.cuda.Event(disable_timing=True)
+            event.record(self.stream)
+            stream.wait_event(event)
+        self.stream, self.number, self.thread = stream, number, thread
+        return True
+
+
+class LibraryOrder:
+    """The same of a program that calls cuBLASLt, whose workspace all such programs of a GPU share.
+
+    Captured calls know its address, so there is one for all streams: what such programs were asked
+    for is done in order, and another thread's program waits until all of one call is asked for.
+    """
+
+    def __init__(self, own: StreamOrder, shared: StreamOrder, lock: Any) -> None:
+        self.own, self.shared, self.lock = own, shared, lock
+
+    def follow(self) -> bool:
+        """Come after the program's own call before, and all others' calls; whether its own one was
+        on another stream."""
+        moved = self.own.follow()
+        self.shared.follow()
+        return moved
 
 
 class CudaMachine:
@@ -60,6 +115,8 @@ class CudaMachine:
         self.loaded: dict[str, tuple[Any, CompiledKernel]] = {}
         self.products = CublasProducts(index)
         self.holding: Any = None
+        self.shared: StreamOrder | None = None  # of what calls cuBLASLt
+        self.lock = RLock()
 
     def active(self) -> Any:
         """A context in which memory and launches are this GPU's."""
@@ -132,9 +189,38 @@ class CudaMachine:
         event.record()
         return event
 
-    def read(self, word: Any) -> int:
-        """One word of the device's, after all that was asked for."""
+    def stream(self) -> Any:
+        """The current stream of this GPU."""
+        return self.cupy.cuda.get_current_stream(self.index)
+
+    def read(self, word: Any, streams: Mapping[int, Any] = NO_STREAMS) -> int:
+        """One word of the device's, after all that the current stream was asked for, and others.
+
+        What is captured meanwhile is not done, so nothing is there to be waited for.
+        """
+        for number, stream in streams.items():
+            if number != self.stream().ptr and not stream.is_capturing:
+                faults.guarded(stream.synchronize)
         return int(faults.guarded(word.get)[0])
+
+    def order(self, by_library: bool = False) -> StreamOrder | LibraryOrder:
+        """What keeps a program's calls in order, from now on; one that calls cuBLASLt, or not."""
+        own = StreamOrder(self.cupy.cuda)
+        if not by_library:
+            return own
+        if self.shared is None:
+            self.shared = StreamOrder(self.cupy.cuda)
+        return LibraryOrder(own, self.shared, self.lock)
+
+    def share(self, arrays: list[Any]) -> None:
+        """The current stream uses arrays that were made on others (Note [other streams])."""
+        stream = self.cupy.cuda.get_current_stream()
+        for array in arrays:
+            POOLS[0].used_by(array, stream, self.index)
+
+    def reuse(self, arrays: list[Any]) -> None:
+        """Arrays are about to be written, which other streams may yet read."""
+        POOLS[0].written_by(arrays, self.index)
 
     # -- launches -------------------------------------------------------------------------------
 
