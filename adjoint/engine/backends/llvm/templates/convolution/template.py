@@ -24,7 +24,9 @@ from adjoint.engine.backends.llvm.templates.convolution.narrow import (
     narrow_sums,
 )
 from adjoint.engine.backends.llvm.templates.convolution.pointwise import (
+    is_one_pixel,
     is_pointwise,
+    one_pixel_steps,
     pointwise_steps,
 )
 from adjoint.engine.backends.llvm.templates.convolution.strips import lies_in_strips, strip_sums
@@ -98,6 +100,8 @@ def transposed(
     """Launches of a transposed convolution, whose rows are the weights' second dimension."""
     x, place = operands
     groups = node.params["groups"]
+    if is_one_pixel(node.params, x, place, results[0]):
+        return one_pixel_steps(x, place, results[0], groups, setting.lasts)
     phases = transposed_phases(node.params, place.shape[2:], results[0].shape[2:])
     channels, (channel, row) = place.shape[0] // groups, place.strides[:2]
     weights = TapWeights(place, groups, place.shape[1], channels, channel * channels, row, channel)
@@ -118,11 +122,11 @@ def convolve(
         return channel_sums(setting, x, weights, out, phases)
     several = any(is_extent(n) or n > 1 for n in weights.place.shape[2:])
     source, launches = padded(x, input_bounds(phases), always=several and lies_turned(x))
+    if lies_in_strips(weights, out):
+        return launches + strip_sums(source, weights, out, phases)
     for phase in phases:
         if is_narrow(weights.rows, weights.channels * len(tap_offsets(phase))):
             launches.append(narrow_sums(source, weights, out, phase))
-        elif lies_in_strips(weights, out):
-            launches += strip_sums(source, weights, out, phase)
         else:
             launches += implicit_product(source, weights, out, phase)
     return launches
