@@ -23,6 +23,7 @@ from adjoint.engine.backends.llvm.templates.convolution.narrow import (
     is_narrow,
     narrow_sums,
 )
+from adjoint.engine.backends.llvm.templates.convolution.planes import is_by_planes, plane_sums
 from adjoint.engine.backends.llvm.templates.convolution.pointwise import (
     is_one_pixel,
     is_pointwise,
@@ -120,6 +121,8 @@ def convolve(
         return pointwise_steps(x, weights, out, setting.lasts)
     if goes_along_channels(x, weights, out):
         return channel_sums(setting, x, weights, out, phases)
+    if is_by_planes(x, weights, out, phases):
+        return [plane_sums(x, weights, out, phases[0])]
     several = any(is_extent(n) or n > 1 for n in weights.place.shape[2:])
     source, launches = padded(x, input_bounds(phases), always=several and lies_turned(x))
     if lies_in_strips(weights, out):
