@@ -7,14 +7,15 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution.geometry import Phase
 from adjoint.engine.backends.llvm.templates.convolution.narrow import TapWeights, is_narrow
+from adjoint.engine.backends.llvm.templates.convolution.windowed import kind_of, rounded
 from adjoint.engine.backends.llvm.templates.product.template import products_of
 from adjoint.engine.backends.llvm.templates.product.tiled import Lasts, product_steps
-from adjoint.engine.backends.llvm.templates.product.tiles import has_wide_registers
+from adjoint.engine.backends.llvm.templates.product.tiles import has_wide_registers, outer_tile
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.graph.sizes.extents import is_extent
 
-LEAST = 32  # positions of an image, or they leave too much of the products' tiles empty
+FULL = 2 / 3  # of the columns of products' tiles are positions of an image, at the least
 
 
 def is_pointwise(x: Place, weights: TapWeights, out: Place, phases: list[Phase]) -> bool:
@@ -31,7 +32,8 @@ def is_pointwise(x: Place, weights: TapWeights, out: Place, phases: list[Phase])
     alike = all(
         len(line.taps) == 1 and (line.low, line.step, line.to_step) == (0, 1, 1) for line in lines
     )
-    if not alike or prod(x.shape[2:]) < LEAST:
+    count = prod(x.shape[2:])
+    if not alike or count < FULL * rounded(count, outer_tile(kind_of(out)).columns):
         return False
     steps = [merged(place) for place in (x, out)]
     in_rows = steps[1] == 1 or out.strides[1] == 1
