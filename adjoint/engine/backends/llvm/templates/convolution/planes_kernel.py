@@ -202,7 +202,7 @@ class PlaneSums:
         if len(loaded) == 1:
             return loaded[0]
         chosen = [n if n < lanes else n + 1 for n in range(0, 2 * lanes, 2)]
-        return w.pick(*loaded, chosen)
+        return w.pick(loaded[0], loaded[1], chosen)
 
 
 def plane_sums_text(name: str, kind: str, window: Window, tall: int) -> Text:
