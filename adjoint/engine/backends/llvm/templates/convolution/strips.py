@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from adjoint.engine.backends.llvm.templates.convolution import strips_kernel as kernels
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
@@ -25,7 +26,7 @@ from adjoint.engine.backends.llvm.templates.product.tiles import (
     outer_tile,
     tiled,
 )
-from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.graph.sizes.extents import computed, is_extent
@@ -66,18 +67,35 @@ def are_turned_late(weights: TapWeights, strips: int, count: int) -> bool:
 class Strips:
     """Weights of one phase as its sums read them: in strips, or still as they lie."""
 
+    phase: Phase
+    taps: list[tuple[int, int]]
     vectors: int  # of a strip
     count: int  # of strips of a group
     depth: int
     apart: int  # from a strip to the next
     buffer: PlannedBuffer
     start: Address
-    late: bool  # whether they lie in rows yet
     table: PlannedBuffer  # of taps
+    near: bool  # whether weights of an output channel are neighbours
+    late: bool  # whether they lie in rows yet
+    elsewhere: bool  # whether they are turned by another launch
 
 
-def strip_sums(source: Place, weights: TapWeights, out: Place, phase: Phase) -> list[Launch]:
-    """Weights into strips, and a table of taps; then the sums of one phase."""
+def strip_sums(source: Place, weights: TapWeights, out: Place, phases: list[Phase]) -> list[Launch]:
+    """Weights into strips, and tables of taps; then the sums of each phase."""
+    together = lie_in_blocks(weights)
+    strips = [strips_of(source, weights, out, phase, together) for phase in phases]
+    launches = [turn_blocks(weights, strips)] if together else []
+    for some in strips:
+        launches.append(pack(weights, some, source))
+        launches.append(multiply(source, weights, some, out))
+    return launches
+
+
+def strips_of(
+    source: Place, weights: TapWeights, out: Place, phase: Phase, together: bool
+) -> Strips:
+    """Where weights of a phase are read; `together` they are turned for all phases."""
     dtype, kind = out.buffer.dtype, kind_of(out)
     vectors = vectors_of(weights.rows, outer_tile(kind).lanes)
     tile = kernels.strip_tile(kind, vectors)
@@ -92,39 +110,83 @@ def strip_sums(source: Place, weights: TapWeights, out: Place, phase: Phase) -> 
         buffer = PlannedBuffer(ARENA, dtype, size, name="strips")
         start = Address(buffer)
     table = PlannedBuffer(ARENA, int64, max(depth, 1), name="taps")
-    strips = Strips(vectors, count, depth, apart, buffer, start, late, table)
-    channel = source.strides[1]
-    return [
-        pack(weights, taps, channel, strips, near),
-        multiply(source, weights, strips, out, phase),
-    ]
+    return Strips(
+        phase, taps, vectors, count, depth, apart, buffer, start, table, near, late,
+        elsewhere=late or together,
+    )  # fmt: skip
 
 
-def pack(
-    weights: TapWeights, taps: list[tuple[int, int]], channel: int, strips: Strips, near: bool
-) -> Launch:
-    """Weights into strips, unless that is done later, and the table of taps."""
+def lie_in_blocks(weights: TapWeights) -> bool:
+    """Whether all taps of an output channel are neighbours, and those of the next come after them.
+
+    So weights of transposed convolutions lie, of which each phase wants some taps.
+    """
+    place, taps = weights.place, prod(weights.place.shape[2:])
+    if any(map(is_extent, (*place.shape, *place.strides))) or weights.channels == 1:
+        return False
+    near = place.strides[2:] == row_major(place.buffer, place.shape).strides[2:]
+    return near and 1 < taps <= kernels.MOST_TAPS and weights.row_step == taps
+
+
+def turn_blocks(weights: TapWeights, phases: list[Strips]) -> Launch:
+    """Weights that lie in blocks into the strips of all phases."""
+    kind = KINDS[weights.place.buffer.dtype.name]
+    first = phases[0]
+    columns = kernels.strip_tile(kind, first.vectors).columns
+    entries = [
+        word
+        for strips in phases
+        for k, (tap, _) in enumerate(strips.taps)
+        for word in (
+            tap, Address(strips.buffer, k * columns * strips.buffer.dtype.itemsize),
+            len(strips.taps) * columns, strips.apart, strips.count * strips.apart,
+        )
+    ]  # fmt: skip
+    channel_part = parts_of(weights.channels, parts_of(PIECES, weights.groups))
+    channel_parts = parts_of(weights.channels, channel_part)
+    words = kernels.BlockWords(
+        source=address(weights.place, weights.place.offset), rows=weights.rows,
+        channels=weights.channels, taps=prod(weights.place.shape[2:]),
+        entries=len(entries) // kernels.ENTRY, vectors=first.count * first.vectors,
+        channel_part=channel_part, channel_parts=channel_parts,
+        pieces=weights.groups * channel_parts, channel_step=weights.channel_step,
+        group_step=weights.group_step,
+    )  # fmt: skip
+    return Launch(
+        function=f"turn_blocks_{tiled(kind)}_{first.vectors}",
+        text=partial(kernels.turn_blocks_text, kind=kind, vectors=first.vectors),
+        words=[*words.listed(), *entries],
+        reads=(whole(weights.place.buffer),),
+        writes=tuple(whole(strips.buffer) for strips in phases),
+        pieces=weights.groups * channel_parts,
+        cost=sum(strips.buffer.size for strips in phases),
+        label="strips",
+    )
+
+
+def pack(weights: TapWeights, strips: Strips, source: Place) -> Launch:
+    """Weights into strips, unless that is done elsewhere, and the table of taps."""
     kind = KINDS[strips.buffer.dtype.name]
     depth_parts = parts_of(strips.depth, kernels.DEPTH_PIECE)
     vectors = strips.count * strips.vectors
-    pieces = 0 if strips.late else weights.groups * vectors * depth_parts
+    pieces = 0 if strips.elsewhere else weights.groups * vectors * depth_parts
     words = kernels.StripWords(
         source=address(weights.place, weights.place.offset), target=strips.start,
         table=Address(strips.table), rows=weights.rows, channels=weights.channels,
-        taps=len(taps), vectors=vectors, depth_parts=depth_parts, pieces=pieces,
+        taps=len(strips.taps), vectors=vectors, depth_parts=depth_parts, pieces=pieces,
         strip=strips.apart, row_step=weights.row_step, channel_step=weights.channel_step,
-        group_step=weights.group_step, channel=channel, near=int(near),
+        group_step=weights.group_step, channel=source.strides[1], near=int(strips.near),
     )  # fmt: skip
     made = (whole(strips.table),)
     return Launch(
         function=f"strips_{tiled(kind)}_{strips.vectors}",
         text=partial(kernels.strips_text, kind=kind, vectors=strips.vectors),
-        words=[*words.listed(), *(offset for tap in taps for offset in tap)],
-        reads=() if strips.late else (whole(weights.place.buffer),),
-        writes=made if strips.late else (whole(strips.buffer), *made),
+        words=[*words.listed(), *(offset for tap in strips.taps for offset in tap)],
+        reads=() if strips.elsewhere else (whole(weights.place.buffer),),
+        writes=made if strips.elsewhere else (whole(strips.buffer), *made),
         pieces=max(pieces, 1),
-        cost=max(strips.depth, 1) if strips.late else strips.buffer.size,
-        label="taps" if strips.late else "strips",
+        cost=max(strips.depth, 1) if strips.elsewhere else strips.buffer.size,
+        label="taps" if strips.elsewhere else "strips",
     )
 
 
@@ -133,11 +195,9 @@ def positions_of_piece(count: int, parts: int, lanes: int) -> int:
     return min(kernels.POSITIONS, rounded(parts_of(max(count, 1), max(parts, 1)), lanes))
 
 
-def multiply(
-    source: Place, weights: TapWeights, strips: Strips, out: Place, phase: Phase
-) -> Launch:
+def multiply(source: Place, weights: TapWeights, strips: Strips, out: Place) -> Launch:
     """The sums of one phase."""
-    kind, groups, rows = kind_of(out), weights.groups, weights.rows
+    phase, kind, groups, rows = strips.phase, kind_of(out), weights.groups, weights.rows
     tile = kernels.strip_tile(kind, strips.vectors)
     count, depth = positions(phase, out.shape[0]), max(strips.depth, 1)
     # Cut by shape, never by the number of workers, so that results do not depend on it.

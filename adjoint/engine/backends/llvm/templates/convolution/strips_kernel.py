@@ -9,6 +9,8 @@ Note [strips]
     Weights are turned beforehand, into strips: of some vectors of channels those of one k together.
     Where there are many weights and few positions, each is used by one piece or two, which then
     turn some at a time themselves, rather than have all of them go through far memory twice.
+    Weights of a transposed convolution lie in blocks of all taps, of which each of its phases (Note
+    [phases]) wants some: blocks are read once, for all phases, and turned as squares.
 
     A piece of work is some positions and some strips of one group. Sums of a piece are kept side by
     side by position; they are turned, a square of lanes at a time, when they are written, unless it
@@ -36,6 +38,8 @@ POSITIONS = 96  # of a piece, at most: a multiple of the rows of every tile and 
 STRIP_BYTES = 24 * 1024  # of a strip, that are multiplied together
 CHAIN = 192  # terms that are summed one after another, at most (Note [winograd])
 DEPTH_PIECE = 128  # of k, of one vector of channels, that a piece puts in a strip
+MOST_TAPS = 128  # of weights that are turned for several phases at once
+ENTRY = 5  # words of a tap: its number, where its strip begins, steps of channels, strips, groups
 
 
 def strip_tile(kind: str, vectors: int) -> Tile:
@@ -147,6 +151,71 @@ def strips_text(name: str, kind: str, vectors: int) -> Text:
         w.loop(0, word.channels, channel)
 
     w.when(w.code.value("%worker", "i64", 1).eq(0), offsets)
+    return w.finish(name)
+
+
+@dataclass(slots=True)
+class BlockWords(LaunchWords):
+    """Blocks of all taps, one after another, of output channels; entries of taps follow."""
+
+    source: Any
+    rows: Any  # output channels of a group
+    channels: Any
+    taps: Any  # of a block
+    entries: Any
+    vectors: Any  # of output channels in all strips of a group
+    channel_part: Any  # of a piece
+    channel_parts: Any
+    pieces: Any
+    channel_step: Any
+    group_step: Any
+
+
+def turn_blocks_text(name: str, kind: str, vectors: int) -> Text:
+    """Strips of several phases, from weights that are read once, along memory."""
+    w = CodeWriter()
+    word = BlockWords.read_by(w)
+    source = w.pointer(word.source)
+    entries = w.at("%args", "i64", w.whole(BlockWords.word_count()))
+    tile = strip_tile(kind, vectors)
+    lanes = tile.lanes
+    turned = w.reserve(kind, MOST_TAPS * lanes)
+
+    def piece(number: V) -> None:
+        group, part = w.split(number, word.channel_parts)
+        first = part * word.channel_part
+
+        def vector(c: V, v: V) -> None:
+            m, (strip, inner) = v * lanes, w.split(v, w.whole(vectors))
+            # Of vectors beyond the last channel, the last is taken again.
+            begin = group * word.group_step + c * word.channel_step
+            here = w.at(source, kind, begin + w.least(m, word.rows - 1) * word.taps)
+
+            def square(t: V) -> None:
+                given = Square(
+                    w.address(w.at(here, kind, t)), word.taps, w.most(word.rows - m, 1),
+                    word.taps - t, w.address(w.at(turned, kind, t * lanes)), w.whole(lanes),
+                    w.whole(lanes),
+                )  # fmt: skip
+                turn_square(w, kind, lanes, given)
+
+            def put(entry: V) -> None:
+                at = w.at(entries, "i64", entry * ENTRY)
+                tap, start, by_channel, by_strip, by_group = (
+                    w.load(at, "i64", w.whole(n)) for n in range(ENTRY)
+                )
+                to = group * by_group + strip * by_strip + c * by_channel + inner * lanes
+                w.store(w.load(turned, kind, tap * lanes, lanes), w.pointer(start), to)
+
+            w.loop(0, word.taps, square, step=lanes)
+            w.loop(0, word.entries, put)
+
+        def channel(c: V) -> None:
+            w.loop(0, word.vectors, lambda v: vector(c, v))
+
+        w.loop(first, w.least(first + word.channel_part, word.channels), channel)
+
+    w.pieces(word.pieces, piece)
     return w.finish(name)
 
 

@@ -23,8 +23,11 @@ from adjoint.engine.backends.llvm.templates.convolution.narrow import (
     is_narrow,
     narrow_sums,
 )
+from adjoint.engine.backends.llvm.templates.convolution.planes import is_by_planes, plane_sums
 from adjoint.engine.backends.llvm.templates.convolution.pointwise import (
+    is_one_pixel,
     is_pointwise,
+    one_pixel_steps,
     pointwise_steps,
 )
 from adjoint.engine.backends.llvm.templates.convolution.strips import lies_in_strips, strip_sums
@@ -98,6 +101,8 @@ def transposed(
     """Launches of a transposed convolution, whose rows are the weights' second dimension."""
     x, place = operands
     groups = node.params["groups"]
+    if is_one_pixel(node.params, x, place, results[0]):
+        return one_pixel_steps(x, place, results[0], groups, setting.lasts)
     phases = transposed_phases(node.params, place.shape[2:], results[0].shape[2:])
     channels, (channel, row) = place.shape[0] // groups, place.strides[:2]
     weights = TapWeights(place, groups, place.shape[1], channels, channel * channels, row, channel)
@@ -116,13 +121,15 @@ def convolve(
         return pointwise_steps(x, weights, out, setting.lasts)
     if goes_along_channels(x, weights, out):
         return channel_sums(setting, x, weights, out, phases)
+    if is_by_planes(x, weights, out, phases):
+        return [plane_sums(x, weights, out, phases[0])]
     several = any(is_extent(n) or n > 1 for n in weights.place.shape[2:])
     source, launches = padded(x, input_bounds(phases), always=several and lies_turned(x))
+    if lies_in_strips(weights, out):
+        return launches + strip_sums(source, weights, out, phases)
     for phase in phases:
         if is_narrow(weights.rows, weights.channels * len(tap_offsets(phase))):
             launches.append(narrow_sums(source, weights, out, phase))
-        elif lies_in_strips(weights, out):
-            launches += strip_sums(source, weights, out, phase)
         else:
             launches += implicit_product(source, weights, out, phase)
     return launches
