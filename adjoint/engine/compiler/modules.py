@@ -4,8 +4,8 @@ The compiled module shares its `__dict__` with the one it was made from, so para
 hooks, flags and every other attribute are one and the same, and so are the names in state dicts.
 Its class is a subclass of the module's, of the same name, that only changes what a call does.
 
-`compiled._orig_mod = other` makes it a program of another module, class and all: what a library does
-that takes the wrapper of several processes off and keeps the compilation.
+`compiled._orig_mod = other` makes it a program of another module, class and all: what a library
+does that takes the wrapper of several processes off and keeps the compilation.
 
 A module that wraps another and does something around its calls that no program holds, such as
 DistributedDataParallel, names the inner one in `_compiled_part`: that is what becomes a program.
