@@ -83,7 +83,7 @@ def test_a_test_for_each_of_some_values() -> None:
     instantiate_parametrized_tests(Cases)
     names = sorted(name for name in vars(Cases) if name.startswith("test_"))
     ends = [f"{t}_{e}" for t in ("float32", "int64") for e in ("a_1_b_2", "large")]
-    assert names == ["test_other", *(f"test_sum_dtype_{end}" for end in ends)]
+    assert names == ["test_other", *(f"test_sum_{end}" for end in ends)]
     for name in names[1:]:
         getattr(Cases(name), name)()
     assert seen == [(t, *v) for t in (ad.float32, ad.int64) for v in ((1, 2), (3, 4))]

@@ -224,14 +224,12 @@ class parametrize:
 def _shown(place: int, name: str, value: Any) -> str:
     """An argument in the name of a test."""
     if isinstance(value, DType):
-        value = str(value).rpartition(".")[2]
-    elif isinstance(value, Device):
-        value = str(value).replace(":", "_")
-    elif isinstance(value, type) or callable(value):
-        value = getattr(value, "__name__", place)
-    elif value is not None and not isinstance(value, (str, int, float)):
-        return f"{name}{place}"
-    return f"{name}_{value}".replace(".", "_").replace("-", "_")
+        return str(value).rpartition(".")[2]
+    if isinstance(value, Device):
+        return str(value)
+    if isinstance(value, (str, int, float)):
+        return f"{name}_{value}".replace(".", "_")
+    return f"{name}{place}"
 
 
 def instantiate_parametrized_tests(generic_cls: Any) -> Any:
