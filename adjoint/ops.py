@@ -35,6 +35,8 @@ class OpOverload:
         tensor([2., 2.])
     """
 
+    capture_as_code = True
+
     def __init__(self, name: str, fn: Callable[..., Any] | None) -> None:
         self._name = name
         self._fn = fn
@@ -136,12 +138,20 @@ class Schema:
 class Namespace:
     """The operations of one namespace."""
 
+    # Without a dict of its own a name is looked for in the class, then asked for: what a recording
+    # reads on the way to an operation is nothing that a program changes.
+    __slots__ = ("_built_in", "_name")
+    capture_as_code = True
+
     def __init__(self, name: str) -> None:
         self._name = name
+        self._built_in: dict[str, OpOverload] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in self._built_in:
+            return self._built_in[name]
         full = f"{self._name}::{name}"
         if full in OPERATIONS:
             return OPERATIONS[full]
@@ -153,9 +163,7 @@ class Namespace:
             raise AttributeError(
                 f"'_OpNamespace' '{self._name}' object has no attribute '{name}'", name=name
             )
-        operation = OpOverload(full, built_in(name))
-        self.__dict__[name] = operation
-        return operation
+        return self._built_in.setdefault(name, OpOverload(full, built_in(name)))
 
 
 def built_in(name: str) -> Callable[..., Any] | None:

@@ -241,14 +241,9 @@ TABLE: dict[str, tuple[str, str]] = {
         "such kernels; products of sparse matrices are @",
         "get_meta minimize update",
     ),
-    "testing._internal": ("PyTorch's own tests; see testing", ""),
     "testing._internal.common_quantization": (
         "PyTorch's own tests; see testing",
         "NodeSpec QuantizationTestCase",
-    ),
-    "testing._internal.common_utils": (
-        "PyTorch's own tests; see testing",
-        "TestCase instantiate_parametrized_tests parametrize run_tests",
     ),
     "testing._internal.distributed._tensor.common_dtensor": (
         "PyTorch's own tests; see testing",

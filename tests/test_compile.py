@@ -264,9 +264,37 @@ def test_compiling_twice_compiles_once() -> None:
     net = nn.Linear(3, 2)
     again = ad.compile(ad.compile(net))
     assert again._orig_mod is net
+    assert isinstance(again, ad._dynamo.OptimizedModule)
+    assert not isinstance(net, ad._dynamo.OptimizedModule)
     f = ad.compile(ad.compile(lambda x: x + 1))
     same(f(ad.zeros(2)), ad.ones(2))
     assert f.traces == 1
+
+
+class Slotted(nn.Module):
+    __slots__ = ("scale",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 3.0
+
+    def forward(self, x: Any) -> Any:
+        return x * self.scale
+
+
+@pytest.mark.parametrize("kind", [Slotted, nn.ReLU])
+def test_a_compiled_module_may_become_that_of_another(kind: Any) -> None:
+    net, x = nn.Linear(2, 2), ad.tensor([[-1.0, 2.0]])
+    compiled = ad.compile(nn.Sequential(net))
+    compiled._orig_mod = compiled._orig_mod
+    same(compiled(x), net(x))
+    compiled._orig_mod = net
+    assert isinstance(compiled, nn.Linear)
+    assert compiled.weight is net.weight
+    assert not net._modules
+    same(compiled(x), net(x))
+    other = kind()
+    same(ad.compile(other)(x), other(x))
 
 
 # -- arguments and results ----------------------------------------------------------------------

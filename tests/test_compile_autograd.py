@@ -583,3 +583,36 @@ def test_leaves_that_get_one_cotangent_have_gradients_of_their_own(wrap: Any) ->
         found = [*step(g), g, a.grad, b.grad, c.grad]
         want = [(want[0] + k) * 2, want[1] + k + 1, want[2] + k]
         assert [x.tolist() for x in found] == [[w] * 3 for w in (k, k, k, *want)]
+
+
+def sines(by_name: bool) -> Any:
+    """An operation of one's own, whose derivative asks for another."""
+    kind = "named" if by_name else "held"
+    sine, cosine = (
+        ad.library.custom_op(
+            f"tests::{name}_{kind}", function, mutates_args=(), schema="(Tensor x) -> Tensor"
+        )
+        for name, function in (("sine", ad.sin), ("cosine", ad.cos))
+    )
+    for operation in (sine, cosine):
+        operation.register_fake(ad.empty_like)
+
+    def held(ctx: Any, g: Any) -> Any:
+        return g * cosine(ctx.saved_tensors[0])
+
+    def named(ctx: Any, g: Any) -> Any:
+        return g * ad.ops.tests.cosine_named(ctx.saved_tensors[0])
+
+    sine.register_autograd(
+        named if by_name else held,
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    )
+    return (lambda x: ad.ops.tests.sine_named(x)) if by_name else sine
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_derivative_may_ask_for_operations_of_ones_own(by_name: bool) -> None:
+    sine = sines(by_name)
+    x = ad.tensor([0.5, -1.0], requires_grad=True)
+    ad.compile(lambda x: sine(2 * x).sum())(x).backward()
+    ad.testing.assert_close(x.grad, 2 * (2 * x.detach()).cos())

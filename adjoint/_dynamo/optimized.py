@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.compiler.modules import is_compiled_module
+
 
 class _Compiled(type):
     """Makes isinstance true for what `compile` returned for a module."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return "_orig_mod" in getattr(instance, "__dict__", {}) or (
-            "_orig_mod" in getattr(instance, "_modules", {})
-        )
+        return is_compiled_module(instance)
 
 
 class OptimizedModule(metaclass=_Compiled):

@@ -110,6 +110,10 @@ class Wishart(ByFactor, ExponentialFamily):
         return self.df.reshape((*self._batch_shape, 1, 1)) * (v.pow(2) + outer)
 
     def rsample(self, sample_shape: Any = (), max_try_correction: Any = None) -> Tensor:
+        return self._bartlett_sampling(sample_shape)
+
+    def _bartlett_sampling(self, sample_shape: Any = ()) -> Tensor:
+        """A draw by Bartlett's decomposition, under the name that libraries call."""
         shape = self._extended_shape(sample_shape)
         squares = self._dist_chi2.rsample(sample_shape).clamp(min=finfo(self.df.dtype).tiny)
         noise = standard_normal(shape, self.df.dtype, self.df.device).tril(-1)

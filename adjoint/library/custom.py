@@ -65,6 +65,8 @@ def _observed(table: dict[str, Any], name: str) -> Any:
 class CustomOpDef:
     """An operation made of a function, with what was registered for it."""
 
+    capture_as_code = True
+
     def __init__(
         self,
         name: str,

@@ -4,6 +4,9 @@ The compiled module shares its `__dict__` with the one it was made from, so para
 hooks, flags and every other attribute are one and the same, and so are the names in state dicts.
 Its class is a subclass of the module's, of the same name, that only changes what a call does.
 
+`compiled._orig_mod = other` makes it a program of another module, class and all: what a library
+does that takes the wrapper of several processes off and keeps the compilation.
+
 A module that wraps another and does something around its calls that no program holds, such as
 DistributedDataParallel, names the inner one in `_compiled_part`: that is what becomes a program.
 """
@@ -26,21 +29,40 @@ def is_module(fn: Any) -> bool:
     return hasattr(type(fn), "_call_impl") and not isinstance(fn, type)
 
 
+def is_compiled_module(module: Any) -> bool:
+    """Whether this is what `compiled_module` made."""
+    return hasattr(type(module), "_orig_mod")
+
+
+class Twin:
+    """What a compiled module has of its own: all else is in the `__dict__` that it shares."""
+
+    # With slots that all compiled classes have from here, `__class__` of one may become another.
+    __slots__ = ("_made_by", "_orig_mod", "_program")
+
+
 def compiled_module(module: Any, settings: dict[str, Any], capture: Callable[..., Any]) -> Any:
     """A module on the same state whose calls are what `capture(call, settings)` makes of them."""
-    if hasattr(type(module), "_orig_mod"):
+    if is_compiled_module(module):
         module = module._orig_mod
     twin = object.__new__(_compiled_class(type(module)))
-    twin.__dict__ = module.__dict__
-    object.__setattr__(twin, "_orig_mod", module)
     object.__setattr__(twin, "_made_by", (settings, capture))
+    _share(twin, module)
+    return twin
+
+
+def _share(twin: Any, module: Any) -> None:
+    """Have a compiled module be that of `module`."""
+    settings, capture = twin._made_by
     part = getattr(type(module), "_compiled_part", None)
     if part is None:
-        object.__setattr__(twin, "_program", capture(module._call_impl, settings))
+        program = capture(module._call_impl, settings)
     else:
         inner = compiled_module(getattr(module, part), settings, capture)
-        object.__setattr__(twin, "_program", AroundProgram(module, inner))
-    return twin
+        program = AroundProgram(module, inner)
+    twin.__dict__ = module.__dict__
+    object.__setattr__(twin, "_orig_mod", module)
+    object.__setattr__(twin, "_program", program)
 
 
 class AroundProgram:
@@ -79,10 +101,20 @@ def _compiled_class(cls: Any) -> Any:
             return getattr(self._program, name)
         return super(subclass, self).__getattr__(name)
 
+    def set_attribute(self: Any, name: str, value: Any) -> None:
+        if name != "_orig_mod":
+            super(subclass, self).__setattr__(name, value)
+            return
+        module = value._orig_mod if is_compiled_module(value) else value
+        if module is not self._orig_mod:
+            self.__class__ = _compiled_class(type(module))
+            _share(self, module)
+
     body = {
-        "__slots__": ("_made_by", "_orig_mod", "_program"),
+        "__slots__": (),
         "__call__": call,
         "__getattr__": look_up,
+        "__setattr__": set_attribute,
         "__reduce_ex__": reduce,
         "__deepcopy__": deepcopy,
         "__copy__": lambda self: compiled_module(copy.copy(self._orig_mod), *self._made_by),
@@ -90,5 +122,8 @@ def _compiled_class(cls: Any) -> Any:
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
     }
-    subclass: Any = type(cls.__name__, (cls,), body)
+    try:
+        subclass: Any = type(cls.__name__, (cls, Twin), body)
+    except TypeError:  # the module's class has slots too, beside which no others can be inherited
+        subclass = type(cls.__name__, (cls,), {**body, "__slots__": Twin.__slots__})
     return _CLASSES.setdefault(cls, subclass)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import types
+from typing import Any
 
 from adjoint.engine.capture.python.locations import ClassAttribute, Location
 from adjoint.engine.capture.python.observation import Observation
+from adjoint.engine.capture.python.plain import has
 from adjoint.engine.capture.tensors.callbacks import is_native
 from adjoint.engine.core.errors import CaptureError
 
@@ -20,7 +22,7 @@ def check_hooks(observation: Observation, effects: int, guards: int) -> None:
     lines += [
         guard.line
         for guard in read
-        if not isinstance(guard.value, _CODE) and not _is_of_framework(guard.place)
+        if not _is_code(guard.value) and not _is_of_framework(guard.place)
     ]
     if lines:
         raise CaptureError(
@@ -28,6 +30,11 @@ def check_hooks(observation: Observation, effects: int, guards: int) -> None:
             "backward that is called outside the function would find otherwise. Call backward "
             "inside, or register the hook on the result."
         )
+
+
+def _is_code(value: Any) -> bool:
+    """Whether a value is code, or an operation of one's own and where it is found."""
+    return isinstance(value, _CODE) or has(type(value), "capture_as_code")
 
 
 def _is_of_framework(place: Location) -> bool:
