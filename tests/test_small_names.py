@@ -90,3 +90,32 @@ def test_the_initial_element_of_runs_hides_no_nan(reduce: str, initial: float) -
         initial=initial,
     )
     np.testing.assert_array_equal(out.numpy(), [pick([*run, initial]) for run in runs])
+
+
+def test_lists_of_tensors_are_grouped_by_dtype() -> None:
+    x, y = ad.ones(2), ad.ones(2, dtype=ad.float64)
+    groups = ad.optim.Optimizer._group_tensors_by_device_and_dtype([[x, y, x], []], True)
+    assert [(key[1], indices) for key, (_, indices) in groups.items()] == [
+        (ad.float32, [0, 2]),
+        (ad.float64, [1]),
+    ]
+    assert [len(part) for part in groups[x.device, ad.float32][0]] == [2, 0]
+
+
+def test_a_module_with_other_parameters_for_a_block() -> None:
+    layer = nn.Linear(2, 1)
+    given = {"weight": ad.zeros(1, 2), "bias": ad.ones(1)}
+    with nn.utils.stateless._reparametrize_module(layer, given):
+        assert layer(ad.ones(3, 2)).tolist() == [[1.0]] * 3
+    assert isinstance(layer.weight, nn.Parameter)
+
+
+def test_where_datasets_end() -> None:
+    assert ad.utils.data.ConcatDataset.cumsum([range(2), range(3)]) == [2, 5]
+
+
+def test_structures_are_cast_as_autocast_casts() -> None:
+    values = {"a": [ad.ones(1), ad.ones(1, dtype=ad.float64)], "b": ("text", ad.arange(2))}
+    cast = ad.amp.autocast_mode._cast(values, "cpu", ad.bfloat16)
+    assert [x.dtype for x in cast["a"]] == [ad.bfloat16, ad.float64]
+    assert (cast["b"][0], cast["b"][1].dtype) == ("text", ad.int64)
