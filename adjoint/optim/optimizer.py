@@ -401,6 +401,14 @@ class Optimizer:
         """Update the parameters; `closure` computes the loss anew and returns it."""
         raise NotImplementedError(f"{type(self).__name__} does not define step()")
 
+    def _optimizer_step_code(self) -> None:
+        """Nothing; PyTorch's profiler looks for it."""
+
+    def _cuda_graph_capture_health_check(self) -> None:
+        """Nothing: any step can be captured. Optimizers of one's own call it first."""
+
+    _accelerator_graph_capture_health_check = _cuda_graph_capture_health_check
+
     def _check_parts(self, params: list[Any]) -> None:
         """Refuse parts of parameters where the update needs the whole."""
         if self.elementwise is False and any(getattr(p, "split_over", ()) for p in params):

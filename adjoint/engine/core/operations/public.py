@@ -122,6 +122,8 @@ def method(
         for alias in (base, *aliases):
             _note_numbers(alias, numbers)
             METHODS[alias] = _adapted(base, fn, small) if adapted else fn
+            if METHODS[alias] is not fn:
+                METHODS[alias].__name__ = base  # what it is known by to those who take it over
         return fn
 
     return declare if fn is None else declare(fn)
