@@ -87,3 +87,26 @@ def test_quantities_near_the_ends_of_parameters(case: Any, compiled: bool) -> No
     found_slope, found = (ad.compile(run) if compiled else run)(ad.tensor(at))
     assert found.item() == pytest.approx(value, rel=2e-5)
     assert found_slope.item() == pytest.approx(slope, rel=2e-5)
+
+
+def test_a_distribution_of_ones_own_expands() -> None:
+    class Scaled(D.Distribution):
+        arg_constraints: dict[str, Any] = {}
+
+        def __init__(self, scale: ad.Tensor, validate_args: Any = None) -> None:
+            self.scale = scale
+            super().__init__(scale.shape, validate_args=validate_args)
+
+        def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+            new = self._get_checked_instance(Scaled, _instance)
+            new.scale = self.scale.expand(batch_shape)
+            super(Scaled, new).__init__(new.scale.shape, validate_args=False)
+            return new
+
+    class Further(Scaled):
+        def __init__(self) -> None:
+            super().__init__(ad.ones(2))
+
+    assert Scaled(ad.ones(2)).expand((3, 2)).batch_shape == (3, 2)
+    with pytest.raises(NotImplementedError, match="Further of Scaled"):
+        Further().expand((3, 2))

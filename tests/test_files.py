@@ -611,3 +611,21 @@ def test_files_of_big_endian_machines() -> None:
     swapped = np.array([1.0, 2.0], ">f4").view(np.uint8)
     assert from_bytes(swapped, ad.float32, "big").tolist() == [1, 2]
     assert from_bytes(swapped, ad.complex64, "big").tolist() == [1 + 2j]
+
+
+def test_results_of_operations_are_written_as_leaves() -> None:
+    x = ad.arange(4.0, requires_grad=True) * 2
+    file = BytesIO()
+    ad.save({"all": x, "part": x[1:3]}, file)
+    file.seek(0)
+    read = ad.load(file)
+    for given, whole, part in [
+        ("pickle", *pickle.loads(pickle.dumps((x, x[1:3])))),
+        ("save", read["all"], read["part"]),
+    ]:
+        assert (whole.is_leaf, part.is_leaf) == (True, True), given
+        assert (whole.requires_grad, part.requires_grad) == (True, True), given
+        assert (whole.tolist(), part.tolist()) == ([0.0, 2.0, 4.0, 6.0], [2.0, 4.0]), given
+        with ad.no_grad():
+            part.zero_()
+        assert whole.tolist() == [0.0, 0.0, 0.0, 6.0], given

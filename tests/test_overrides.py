@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import adjoint as ad
+from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.overrides import (
     DisableTorchFunctionSubclass,
     TorchFunctionMode,
@@ -67,6 +68,54 @@ def test_a_value_that_is_no_tensor_answers() -> None:
     assert has_torch_function((1, Duck()))
     assert not has_torch_function((1, ad.ones(1)))
     assert handle_torch_function(ad.mul, (Duck(),), Duck(), 2) == ("mul", 2)
+
+
+# Methods of a plain tensor that are given one which may answer, and what PyTorch calls them.
+GIVEN: dict[str, Any] = {
+    "add": lambda x, y: x.add(y),
+    "sub": lambda x, y: x.sub(y, alpha=2),
+    "matmul": lambda x, y: x.matmul(y),
+    "add_": lambda x, y: x.add_(y),
+    "mul_": lambda x, y: x.mul_(y),
+    "copy_": lambda x, y: x.copy_(y),
+    "expand_as": lambda x, y: x.expand_as(y),
+    "clamp": lambda x, y: x.clamp(min=y),
+    "masked_fill": lambda x, y: x.masked_fill(x > 0, y),
+    "where": lambda x, y: x.where(x > 0, y),
+    "equal": lambda x, y: x.equal(y),
+    "type_as": lambda x, y: x.type_as(y),
+    "lerp": lambda x, y: x.lerp(y, 0.5),
+    "div": lambda x, y: x / y,
+    "eq": lambda x, y: x == y,
+    "lt": lambda x, y: x < y,
+}
+
+
+@pytest.mark.parametrize("name", [*GIVEN])
+@pytest.mark.parametrize("first", [True, False])
+def test_what_a_method_is_given_answers(
+    name: str, first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if first:  # as in a process that has met none yet
+        monkeypatch.setattr(OVERRIDES, "active", False)
+        monkeypatch.setattr(OVERRIDES, "enlisted", False)
+    assert GIVEN[name](ad.ones(2, 2), Duck())[0] == name
+
+
+def test_an_operator_of_ones_own_comes_first() -> None:
+    class Adds(Duck):
+        def __radd__(self, other: Any) -> str:
+            return "mine"
+
+    assert ad.ones(2) + Adds() == "mine"
+
+
+@pytest.mark.parametrize("name", ["add", "matmul", "expand_as", "where", "lerp", "eq", "clamp"])
+def test_methods_keep_the_class_of_what_they_are_given(name: str) -> None:
+    plain, given = ad.ones(2, 2), ad.full((2, 2), 3.0)
+    out = GIVEN[name](plain, given.as_subclass(Tagged))
+    assert type(out) is Tagged
+    assert ad.equal(out.as_subclass(ad.Tensor), GIVEN[name](plain, given))
 
 
 def test_nobody_answers() -> None:

@@ -90,3 +90,101 @@ def test_the_initial_element_of_runs_hides_no_nan(reduce: str, initial: float) -
         initial=initial,
     )
     np.testing.assert_array_equal(out.numpy(), [pick([*run, initial]) for run in runs])
+
+
+def test_lists_of_tensors_are_grouped_by_dtype() -> None:
+    x, y = ad.ones(2), ad.ones(2, dtype=ad.float64)
+    groups = ad.optim.Optimizer._group_tensors_by_device_and_dtype([[x, y, x], []], True)
+    assert [(key[1], indices) for key, (_, indices) in groups.items()] == [
+        (ad.float32, [0, 2]),
+        (ad.float64, [1]),
+    ]
+    assert [len(part) for part in groups[x.device, ad.float32][0]] == [2, 0]
+
+
+def test_a_module_with_other_parameters_for_a_block() -> None:
+    layer = nn.Linear(2, 1)
+    given = {"weight": ad.zeros(1, 2), "bias": ad.ones(1)}
+    with nn.utils.stateless._reparametrize_module(layer, given):
+        assert layer(ad.ones(3, 2)).tolist() == [[1.0]] * 3
+    assert isinstance(layer.weight, nn.Parameter)
+
+
+def test_where_datasets_end() -> None:
+    assert ad.utils.data.ConcatDataset.cumsum([range(2), range(3)]) == [2, 5]
+
+
+def test_structures_are_cast_as_autocast_casts() -> None:
+    values = {"a": [ad.ones(1), ad.ones(1, dtype=ad.float64)], "b": ("text", ad.arange(2))}
+    cast = ad.amp.autocast_mode._cast(values, "cpu", ad.bfloat16)
+    assert [x.dtype for x in cast["a"]] == [ad.bfloat16, ad.float64]
+    assert (cast["b"][0], cast["b"][1].dtype) == ("text", ad.int64)
+
+
+def test_blocks_of_a_transformer_may_be_defined_anew() -> None:
+    class Encoder(nn.TransformerEncoderLayer):
+        def _sa_block(
+            self, x: Any, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
+        ) -> Any:
+            assert attn_mask is mask
+            return 2 * x
+
+        def _ff_block(self, x: Any) -> Any:
+            return x + 1
+
+    class Decoder(nn.TransformerDecoderLayer):
+        def _mha_block(
+            self, x: Any, mem: Any, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
+        ) -> Any:
+            return mem
+
+        def _ff_block(self, x: Any) -> Any:
+            return super()._ff_block(x) * 0
+
+    x, mask = ad.randn(3, 2, 4), ad.zeros(3, 3)
+    encoder = Encoder(4, 1, 8, norm_first=True).eval()
+    first = x + 2 * encoder.norm1(x)
+    assert ad.allclose(encoder(x, mask), first + encoder.norm2(first) + 1)
+    decoder = Decoder(4, 1, 8, norm_first=True).eval()
+    y = x + decoder._sa_block(decoder.norm1(x), None, None)
+    assert ad.allclose(decoder(x, mask.new_ones(3, 2, 4)), y + 1)
+
+
+def test_containers_and_tables_of_ones_own() -> None:
+    class Named(nn.Sequential):
+        def names(self, index: int) -> str:
+            return self._get_item_by_idx(self._modules.keys(), index)
+
+    assert Named(nn.ReLU(), nn.Tanh()).names(-1) == "1"
+    modules = nn.ModuleList([nn.ReLU(), nn.Tanh()])
+    assert modules._get_abs_string_index(-2) == "0"
+    with pytest.raises(IndexError, match="out of range"):
+        modules._get_abs_string_index(2)
+    table = nn.Embedding(3, 2, padding_idx=1)
+    nn.init.ones_(table.weight)
+    table._fill_padding_idx_with_zero()
+    assert table.weight.tolist() == [[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
+
+
+def test_searches_of_ones_own() -> None:
+    class Halved(ad.optim.LBFGS):
+        def _add_grad(self, step_size: Any, direction: Any) -> None:
+            super()._add_grad(step_size / 2, direction)
+
+    moved = []
+    for kind in (ad.optim.LBFGS, Halved):
+        p = nn.Parameter(ad.tensor([1.0, 2.0]))
+        optimizer = kind([p], max_iter=1)
+        optimizer._cuda_graph_capture_health_check()
+        assert optimizer._numel() == 2
+
+        def closure(p: Any = p) -> Any:
+            p.grad = None
+            loss = (p**2).sum() / 2
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        assert ad.equal(optimizer._gather_flat_grad(), p.grad)
+        moved.append(ad.tensor([1.0, 2.0]) - p.detach())
+    assert ad.allclose(moved[0], 2 * moved[1])

@@ -313,3 +313,14 @@ def test_views_of_nothing_know_where_they_are() -> None:
     c = ad.arange(6)
     ad.add(ad.ones(2, dtype=ad.int64), 8, out=c[3:3])
     assert c.tolist() == [0, 1, 2, 9, 9, 5]
+
+
+def test_sizes_are_whole_numbers() -> None:
+    size, before = ad.Size((2, ad.tensor(3))), (1,)
+    assert [type(n) for n in size] == [int, int]
+    made = [size * 2, 2 * size, before + size, size + before, size[:1]]
+    assert [type(x) for x in made] == [ad.Size] * 5
+    assert made[2] == (1, 2, 3)
+    for bad in (1.5, "a", None, ad.tensor(1.5)):
+        with pytest.raises(TypeError, match=r"takes an iterable of 'int' \(item 1"):
+            ad.Size((2, bad))

@@ -166,6 +166,11 @@ class ConcatDataset(Dataset[T_co]):
     datasets: list[Any]
     cumulative_sizes: list[int]
 
+    @staticmethod
+    def cumsum(sequence: Iterable[Any]) -> list[int]:
+        """Where each dataset ends."""
+        return list(accumulate(len(dataset) for dataset in sequence))
+
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
         if not self.datasets:
@@ -174,7 +179,7 @@ class ConcatDataset(Dataset[T_co]):
             raise AssertionError(
                 "ConcatDataset does not support IterableDataset. Use ChainDataset."
             )
-        self.cumulative_sizes = list(accumulate(len(d) for d in self.datasets))
+        self.cumulative_sizes = self.cumsum(self.datasets)
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]

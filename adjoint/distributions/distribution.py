@@ -79,6 +79,15 @@ class Distribution:
         bare._validate_args = self._validate_args
         return bare
 
+    def _get_checked_instance(self, cls: Any, _instance: Any = None) -> Any:
+        """What a class's `expand` fills in: a bare distribution of this kind."""
+        if _instance is None and type(self).__init__ is not cls.__init__:
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom "
+                "__init__ method must also define a custom .expand() method."
+            )
+        return type(self).__new__(type(self)) if _instance is None else _instance
+
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distribution with a larger batch; parameters are views."""
         batch_shape = Size(batch_shape)

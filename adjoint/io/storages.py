@@ -88,7 +88,7 @@ class Stored:
             if whole:
                 return self._root
         root = self._root if self._root.dtype is dtype else self._root.view(dtype)
-        out = root.as_strided(size, stride, offset)
+        out = root.detach().as_strided(size, stride, offset)
         out._base = None  # a leaf of its own, on shared memory
         return out
 

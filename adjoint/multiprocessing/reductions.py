@@ -16,8 +16,13 @@ from adjoint.nn.parameter import Buffer, Parameter
 
 def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
     """What rebuilds a tensor in another process, on the same memory."""
-    if type(tensor._array) is Window or tensor._node is not None:
+    if type(tensor._array) is Window:
         return reduce_ex(tensor, 2)  # refused, with a reason
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError(
+            "multiprocessing: a tensor with a grad_fn cannot be sent between processes, since "
+            "gradients do not go from one to another. Send tensor.detach()."
+        )
     if tensor.device is not CPU:
         raise DeviceError(
             f"multiprocessing: a tensor on {tensor.device} cannot be sent between processes. "

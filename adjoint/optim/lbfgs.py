@@ -81,7 +81,11 @@ class LBFGS(Optimizer):
     def _params(self) -> list[Tensor]:
         return self.param_groups[0]["params"]
 
-    def _flat_grad(self) -> Tensor:
+    def _numel(self) -> int:
+        """How many numbers are searched; those of complex parameters count twice."""
+        return sum(p.numel() * (2 if p.dtype.is_complex else 1) for p in self._params)
+
+    def _gather_flat_grad(self) -> Tensor:
         """All gradients as one real vector."""
         parts = []
         for p in self._params:
@@ -89,12 +93,12 @@ class LBFGS(Optimizer):
             parts.append((view_as_real(grad) if grad.dtype.is_complex else grad).reshape(-1))
         return cat(parts, 0)
 
-    def _move(self, t: Any, direction: Tensor) -> None:
+    def _add_grad(self, step_size: Any, direction: Tensor) -> None:
         """Move all parameters along a flat direction."""
         offset = 0
         for param in self._params:
             p = view_as_real(param) if param.dtype.is_complex else param
-            p.add_(direction[offset : offset + p.numel()].view_as(p), alpha=t)
+            p.add_(direction[offset : offset + p.numel()].view_as(p), alpha=step_size)
             offset += p.numel()
 
     def _search(self, closure: Closure, start: LinePoint, t: Any, d: Tensor, limit: int) -> Any:
@@ -102,9 +106,9 @@ class LBFGS(Optimizer):
         before = [p.clone() for p in self._params]
 
         def evaluate(t: Any) -> tuple[float, Tensor]:
-            self._move(t, d)
+            self._add_grad(t, d)
             value = float(closure())
-            gradient = self._flat_grad()
+            gradient = self._gather_flat_grad()
             for p, old in zip(self._params, before, strict=True):
                 p.copy_(old)
             return value, gradient
@@ -134,7 +138,7 @@ class LBFGS(Optimizer):
         state.setdefault("n_iter", 0)
         first = evaluate()
         state["func_evals"] += 1
-        grad = self._flat_grad()
+        grad = self._gather_flat_grad()
         if grad.abs().max() <= group["tolerance_grad"]:
             return first
         self._iterate(evaluate, group, state, float(first), grad)
@@ -162,12 +166,12 @@ class LBFGS(Optimizer):
                 point, used = self._search(evaluate, start, t, d, limit)
                 t, loss, grad = point.t, point.value, point.gradient
                 state["t"] = t
-                self._move(t, d)
+                self._add_grad(t, d)
             else:
-                self._move(t, d)
+                self._add_grad(t, d)
                 if not last:
                     loss = float(evaluate())
-                    grad = self._flat_grad()
+                    grad = self._gather_flat_grad()
                     used = 1
             evaluations += used
             state["func_evals"] += used

@@ -34,6 +34,9 @@ from adjoint.optim.written_elsewhere import _foreach_doc as _foreach_doc
 from adjoint.optim.written_elsewhere import _fused_doc as _fused_doc
 from adjoint.optim.written_elsewhere import _get_scalar_dtype as _get_scalar_dtype
 from adjoint.optim.written_elsewhere import _get_value as _get_value
+from adjoint.optim.written_elsewhere import (
+    _group_tensors_by_device_and_dtype as _group_tensors_by_device_and_dtype,
+)
 from adjoint.optim.written_elsewhere import _maximize_doc as _maximize_doc
 from adjoint.optim.written_elsewhere import _params_doc as _params_doc
 from adjoint.optim.written_elsewhere import _stack_if_compiling as _stack_if_compiling
@@ -161,6 +164,8 @@ class Optimizer:
     def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
         """A `step` method that calls the hooks before and after it, as those of classes do."""
         return func if hasattr(func, "hooked") else _with_hooks(func)
+
+    _group_tensors_by_device_and_dtype = staticmethod(_group_tensors_by_device_and_dtype)
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -395,6 +400,14 @@ class Optimizer:
     def step(self, closure: Closure | None = None) -> Any:
         """Update the parameters; `closure` computes the loss anew and returns it."""
         raise NotImplementedError(f"{type(self).__name__} does not define step()")
+
+    def _optimizer_step_code(self) -> None:
+        """Nothing; PyTorch's profiler looks for it."""
+
+    def _cuda_graph_capture_health_check(self) -> None:
+        """Nothing: any step can be captured. Optimizers of one's own call it first."""
+
+    _accelerator_graph_capture_health_check = _cuda_graph_capture_health_check
 
     def _check_parts(self, params: list[Any]) -> None:
         """Refuse parts of parameters where the update needs the whole."""

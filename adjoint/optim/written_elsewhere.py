@@ -61,3 +61,22 @@ def _disable_dynamo_if_unsupported(
 ) -> Callable[[F], F]:
     """The function as it is: captures record step counts on any device."""
     return lambda function: function
+
+
+def _group_tensors_by_device_and_dtype(
+    tensorlistlist: list[list[Any]], with_indices: bool = False
+) -> dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]]:
+    """Lists of tensors, split by device and dtype of the first list's."""
+    groups: dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]] = {}
+    for index, first in enumerate(tensorlistlist[0]):
+        if first is None:
+            continue
+        lists, indices = groups.setdefault(
+            (first.device, first.dtype), ([[] for _ in tensorlistlist], [])
+        )
+        for target, source in zip(lists, tensorlistlist, strict=True):
+            if source:
+                target.append(source[index])
+        if with_indices:
+            indices.append(index)
+    return groups

@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-
-def _group_tensors_by_device_and_dtype(
-    tensorlistlist: list[list[Any]], with_indices: bool = False
-) -> dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]]:
-    """Lists of tensors, split by device and dtype of the first list's."""
-    groups: dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]] = {}
-    for index, first in enumerate(tensorlistlist[0]):
-        if first is None:
-            continue
-        lists, indices = groups.setdefault(
-            (first.device, first.dtype), ([[] for _ in tensorlistlist], [])
-        )
-        for target, source in zip(lists, tensorlistlist, strict=True):
-            if source:
-                target.append(source[index])
-        if with_indices:
-            indices.append(index)
-    return groups
+from adjoint.optim.written_elsewhere import (
+    _group_tensors_by_device_and_dtype as _group_tensors_by_device_and_dtype,
+)
 
 
 def _get_foreach_kernels_supported_devices() -> list[str]:

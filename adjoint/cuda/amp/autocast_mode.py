@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from adjoint.amp.autocast_mode import autocast as _autocast
-from adjoint.amp.functions import custom_bwd as _custom_bwd
-from adjoint.amp.functions import custom_fwd as _custom_fwd
+from adjoint.amp.autocast_mode import custom_bwd as _custom_bwd
+from adjoint.amp.autocast_mode import custom_fwd as _custom_fwd
 from adjoint.engine.core.dtype import DType, float16
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd"]

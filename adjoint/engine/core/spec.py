@@ -12,8 +12,11 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import CaptureError, ShapeError, ShapeIndexError
 from adjoint.engine.core.state import config
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.value import TensorBase
 
 _item = tuple.__getitem__
+_new = tuple.__new__
+_NO_SIZES = (float, complex, str, type(None))
 
 
 class Size(tuple[int, ...]):
@@ -24,6 +27,19 @@ class Size(tuple[int, ...]):
     """
 
     __slots__ = ()
+
+    def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
+        """Sizes of a shape; a tensor of one whole number counts as that number."""
+        made = _new(cls, sizes)
+        for place, n in enumerate(made):
+            if n.__class__ is not int and isinstance(n, (TensorBase, *_NO_SIZES)):
+                if isinstance(n, _NO_SIZES) or n.dtype.is_inexact:  # type: ignore[attr-defined]
+                    raise TypeError(
+                        f"torch.Size() takes an iterable of 'int' (item {place} is "
+                        f"{type(n).__name__!r})"
+                    )
+                return _new(cls, [index(n) if isinstance(n, TensorBase) else n for n in made])
+        return made
 
     def numel(self) -> int:
         """The number of elements of a tensor of this shape."""
@@ -38,11 +54,19 @@ class Size(tuple[int, ...]):
     def __getitem__(self, item: slice) -> Size: ...
     def __getitem__(self, item: Any) -> Any:
         if item.__class__ is slice:
-            return Size(_item(self, item))
+            return _new(Size, _item(self, item))
         return _item(self, item)
 
     def __add__(self, other: Any) -> Any:
         return Size(tuple.__add__(self, tuple(other)))
+
+    def __radd__(self, other: Any) -> Any:
+        return Size((*other, *self)) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, times: Any) -> Any:
+        return _new(Size, tuple.__mul__(self, times))
+
+    __rmul__ = __mul__
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Size, (tuple(self),))

@@ -23,7 +23,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.ops.shape.convert import _read_to
 from adjoint.engine.sparse.printing import to_string
-from adjoint.engine.tensor.copying import NO_DEEPCOPY, NO_PICKLE
+from adjoint.engine.tensor.copying import NO_DEEPCOPY
 from adjoint.engine.tensor.storage import Storage, Window
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -312,8 +312,6 @@ class SparseTensor(Tensor):
         return to_string(self)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        if not self.is_leaf:
-            raise RuntimeError(NO_PICKLE)
         detached = self.detach()
         return (_rebuilt, (type(self), detached.tensors(), self.rest(), self.requires_grad))
 

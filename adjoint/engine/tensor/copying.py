@@ -97,10 +97,6 @@ def reduce_storage(storage: Storage) -> tuple[Any, ...]:
 
 
 # What is said of results of operations on the tape.
-NO_PICKLE = (
-    "cannot pickle a tensor that is part of a graph (it has a grad_fn). "
-    "Pickle tensor.detach() instead."
-)
 NO_DEEPCOPY = (
     "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
     "protocol at the moment. Copy tensor.detach() instead."
@@ -108,11 +104,9 @@ NO_DEEPCOPY = (
 
 
 def reduce_ex(self: Tensor, protocol: int) -> tuple[Any, ...]:
-    """Pickle the storage and the window on it."""
+    """Pickle the storage and the window on it; what is read is a leaf, as in PyTorch."""
     if type(self._array) is Window:
         raise CaptureError("a traced tensor cannot be pickled: it has no elements")
-    if self.requires_grad and self._node is not None:
-        raise RuntimeError(NO_PICKLE)
     return (
         rebuild,
         (

@@ -12,7 +12,13 @@ from numpy import ndarray
 from adjoint.engine.core.dtype import can_cast, float32, float64
 from adjoint.engine.core.operations.large import AT_ONCE, DEVICE_LAYOUTS, is_large
 from adjoint.engine.core.operations.older import modern
-from adjoint.engine.core.operations.overrides import OVERRIDES
+from adjoint.engine.core.operations.overrides import (
+    OVERRIDES,
+    PASS,
+    dispatch,
+    overriding,
+    takes_operands,
+)
 from adjoint.engine.core.operations.public import (
     INPLACE,
     METHODS,
@@ -59,27 +65,36 @@ def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     record, rows = DIRECT.get(name), IN_MEMORY.get(name)
     small = small_writes(name) or small_writes(fn.__name__.rstrip("_"))
     as_written = _of_its_dtype(fn)
+    asks = takes_operands(fn)
 
     @functools.wraps(fn)
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if OVERRIDES.active and asks:
+            taken = dispatch(method, (self, *args), kwargs)
+            if taken is not PASS:
+                return taken
         if small is not None and write_small(small, as_written, self, args, kwargs):
             return self
         if rows is not None and rows(self, args, kwargs):
             return self
-        if record is not None and len(args) == 1:
-            if not kwargs:
-                return update(in_place, self, record, args[0])
-            if name in _SCALED and kwargs.keys() == {"alpha"} and not _shares(self, args[0]):
-                alpha = kwargs["alpha"]
-                if _is_scaled_there(self, args[0], alpha):
-                    factor = float(alpha if name == "add" else -alpha)
-                    return update(in_place, self, ADD_SCALED, args[0], factor)
-                return update(in_place, self, record, scaled(name, self, args[0], kwargs["alpha"]))
         try:
+            if record is not None and len(args) == 1:
+                other = args[0]
+                if not kwargs:
+                    return update(in_place, self, record, other)
+                if name in _SCALED and kwargs.keys() == {"alpha"} and not _shares(self, other):
+                    alpha = kwargs["alpha"]
+                    if _is_scaled_there(self, other, alpha):
+                        factor = float(alpha if name == "add" else -alpha)
+                        return update(in_place, self, ADD_SCALED, other, factor)
+                    return update(in_place, self, record, scaled(name, self, other, alpha))
             return update(in_place, self, fn, *args, **kwargs)
-        except TypeError:
+        except (TypeError, AttributeError) as error:
+            if asks and not OVERRIDES.active and overriding(args, kwargs):
+                OVERRIDES.enlist()  # the first value of a class of its own
+                return method(self, *args, **kwargs)
             written = modern(name, (self, *args), kwargs)
-            if written is None:
+            if written is None or isinstance(error, AttributeError):
                 raise
         return update(in_place, *written[0][:1], fn, *written[0][1:], **written[1])
 

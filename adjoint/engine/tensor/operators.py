@@ -11,6 +11,7 @@ from numbers import Number
 from typing import Any
 
 from adjoint.engine.core.operations.autocast import with_autocast
+from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, dispatch, overrides
 from adjoint.engine.core.operations.public import call_small, may_be_small, write_small
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.small_calls import small_calls, small_writes
@@ -19,6 +20,7 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.elementwise import arithmetic, comparison, division, logical, power, sign
 from adjoint.engine.ops.products import matmul
+from adjoint.engine.tensor.overriding import KNOWN_AS
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.engine.tensor.writing.mutation import update
 
@@ -34,7 +36,21 @@ def _foreign(x: Any) -> Any:
     return HOOKS.array.wrap(x) if hasattr(x, "__array_interface__") else NotImplemented
 
 
-def _forward(compute: Method, name: str) -> Method:
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def _asked(name: str, self: Tensor, other: Any) -> Any:
+    """What a value that is no tensor makes of an operator which its class has none for."""
+    kind, mirrored = type(other), f"__{_MIRRORED.get(name, f'r{name}')}__"
+    if not overrides(kind) or getattr(kind, mirrored, None) is not getattr(object, mirrored, None):
+        return NotImplemented
+    OVERRIDES.enlist()
+    operator = f"__{name}__"
+    taken = dispatch(getattr(Tensor, KNOWN_AS.get(operator, operator)), (self, other), {})
+    return NotImplemented if taken is PASS else taken
+
+
+def _forward(compute: Method, name: str, operator: str) -> Method:
     small = small_calls(name)
     unfollowed = small is not None and small.unfollowed
 
@@ -49,8 +65,8 @@ def _forward(compute: Method, name: str) -> Method:
                 if result is not None:
                     return result
             return compute(self, other)
-        other = _foreign(other)
-        return other if other is NotImplemented else compute(self, other)
+        known = _foreign(other)
+        return _asked(operator, self, other) if known is NotImplemented else compute(self, known)
 
     return method
 
@@ -158,13 +174,13 @@ def _unary(compute: Method, name: str) -> Method:
 def install_operators() -> None:
     """Put the operators on Tensor."""
     for name, compute in _BINARY.items():
-        _put(f"__{name}__", _forward(compute, _LONG.get(name, name)))
+        _put(f"__{name}__", _forward(compute, _LONG.get(name, name), name))
         _put(f"__r{name}__", _reflected(compute))
         _put(f"__i{name}__", _inplace(f"__i{name}__", compute, _LONG.get(name, name)))
     for name in ("truediv", "div"):
         _put(f"__r{name}__", _reflected(_multiple_of_reciprocal))
     for name, record in _COMPARISONS.items():
-        _put(f"__{name}__", _forward(record, name))
+        _put(f"__{name}__", _forward(record, name, name))
     for name, compute in _UNARY.items():
         _put(f"__{name}__", _unary(compute, _LONG.get(name, name)))
     _put("__matmul__", _matmul)
@@ -191,7 +207,7 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _matmul(self: Tensor, other: Any) -> Any:
-    return _product(self, other) if is_tensor(other) else NotImplemented
+    return _product(self, other) if is_tensor(other) else _asked("matmul", self, other)
 
 
 def _rmatmul(self: Tensor, other: Any) -> Any:

@@ -62,10 +62,14 @@ class Sequential(Module):
 
     def _name_at(self, index: Any) -> str:
         """The name of the module at a position, counted from either end."""
-        index, size = operator.index(index), len(self)
+        return self._get_item_by_idx(self._modules, index)
+
+    def _get_item_by_idx(self, iterator: Iterable[Any], idx: Any) -> Any:
+        """What stands at a position, of a class of one's own that keeps modules in this order."""
+        index, size = operator.index(idx), len(self)
         if not -size <= index < size:
             raise IndexError(f"index {index} is out of range")
-        return list(self._modules)[index]
+        return list(iterator)[index % size]
 
     def __getitem__(self, idx: Any) -> Any:
         if isinstance(idx, slice):
@@ -177,8 +181,9 @@ class ModuleList(Module):
         if modules is not None:
             self += modules
 
-    def _name_at(self, index: Any) -> str:
-        index, size = operator.index(index), len(self)
+    def _get_abs_string_index(self, idx: Any) -> str:
+        """The name of the module at a position, counted from either end."""
+        index, size = operator.index(idx), len(self)
         if not -size <= index < size:
             raise IndexError(f"index {index} is out of range")
         return str(index % size)
@@ -186,17 +191,17 @@ class ModuleList(Module):
     def __getitem__(self, idx: Any) -> Any:
         if isinstance(idx, slice):
             return type(self)(list(self._modules.values())[idx])
-        return self._modules[self._name_at(idx)]
+        return self._modules[self._get_abs_string_index(idx)]
 
     def __setitem__(self, idx: int, module: Module) -> None:
-        setattr(self, self._name_at(idx), module)
+        setattr(self, self._get_abs_string_index(idx), module)
 
     def __delitem__(self, idx: Any) -> None:
         modules = list(self._modules.values())
         if isinstance(idx, slice):
             del modules[idx]
         else:
-            del modules[int(self._name_at(idx))]
+            del modules[int(self._get_abs_string_index(idx))]
         self._renumber(modules)
 
     def _renumber(self, modules: list[Module]) -> None:

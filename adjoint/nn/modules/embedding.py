@@ -48,8 +48,11 @@ class _Table(Module):
     def reset_parameters(self) -> None:
         """Draw the table from the standard normal law; the padding row is zero."""
         init.normal_(self.weight)
-        with no_grad():
-            if self.padding_idx is not None:
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self) -> None:
+        if self.padding_idx is not None:
+            with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
     @staticmethod

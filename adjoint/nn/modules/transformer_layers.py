@@ -1,4 +1,7 @@
-"""One layer of a transformer: attention and feed-forward, each added to its input."""
+"""One layer of a transformer: attention and feed-forward, each added to its input.
+
+The blocks have PyTorch's names (`_sa_block`, `_mha_block`, `_ff_block`): programs define them anew.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,24 @@ class _Layer(Module):
         if self.norm_first:
             return x + block(norm(x))
         return norm(x + block(x))
+
+    def _sa_block(
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        out = self.self_attn(
+            x,
+            x,
+            x,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            need_weights=False,
+            is_causal=is_causal,
+        )[0]
+        return self.dropout1(out)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
@@ -124,20 +145,15 @@ class TransformerEncoderLayer(_Layer):
             is_causal: promise that `src_mask` is the causal one.
         """
 
-        def attend(x: Tensor) -> Tensor:
-            out, _ = self.self_attn(
-                x,
-                x,
-                x,
-                attn_mask=src_mask,
-                key_padding_mask=src_key_padding_mask,
-                need_weights=False,
-                is_causal=is_causal,
-            )
-            return self.dropout1(out)
+        x = self._added(
+            src,
+            self.norm1,
+            lambda y: self._sa_block(y, src_mask, src_key_padding_mask, is_causal=is_causal),
+        )
+        return self._added(x, self.norm2, self._ff_block)
 
-        x = self._added(src, self.norm1, attend)
-        return self._added(x, self.norm2, lambda y: self.dropout2(self._feed_forward(y)))
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout2(self._feed_forward(x))
 
 
 class TransformerDecoderLayer(_Layer):
@@ -207,31 +223,38 @@ class TransformerDecoderLayer(_Layer):
         memory_is_causal: bool = False,
     ) -> Tensor:
         """The layer's output; masks as for MultiheadAttention."""
+        x = self._added(
+            tgt,
+            self.norm1,
+            lambda y: self._sa_block(y, tgt_mask, tgt_key_padding_mask, tgt_is_causal),
+        )
+        x = self._added(
+            x,
+            self.norm2,
+            lambda y: self._mha_block(
+                y, memory, memory_mask, memory_key_padding_mask, memory_is_causal
+            ),
+        )
+        return self._added(x, self.norm3, self._ff_block)
 
-        def attend(x: Tensor) -> Tensor:
-            out, _ = self.self_attn(
-                x,
-                x,
-                x,
-                attn_mask=tgt_mask,
-                key_padding_mask=tgt_key_padding_mask,
-                is_causal=tgt_is_causal,
-                need_weights=False,
-            )
-            return self.dropout1(out)
+    def _mha_block(
+        self,
+        x: Tensor,
+        mem: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        out = self.multihead_attn(
+            x,
+            mem,
+            mem,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            is_causal=is_causal,
+            need_weights=False,
+        )[0]
+        return self.dropout2(out)
 
-        def attend_memory(x: Tensor) -> Tensor:
-            out, _ = self.multihead_attn(
-                x,
-                memory,
-                memory,
-                attn_mask=memory_mask,
-                key_padding_mask=memory_key_padding_mask,
-                is_causal=memory_is_causal,
-                need_weights=False,
-            )
-            return self.dropout2(out)
-
-        x = self._added(tgt, self.norm1, attend)
-        x = self._added(x, self.norm2, attend_memory)
-        return self._added(x, self.norm3, lambda y: self.dropout3(self._feed_forward(y)))
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout3(self._feed_forward(x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import AbstractContextManager
 from typing import Any
 
 from adjoint.engine.autodiff.transforms import modules
@@ -27,3 +28,15 @@ def functional_call(
     return modules.functional_call(
         module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
     )
+
+
+def _reparametrize_module(
+    module: Any,
+    parameters_and_buffers: dict[str, Any],
+    tie_weights: bool = False,
+    strict: bool = False,
+    stack_weights: bool = False,
+) -> AbstractContextManager[None]:
+    """The module with other parameters and buffers, for a block."""
+    del stack_weights  # they are put back last first in any case
+    return modules.swapped(module, parameters_and_buffers, tie=tie_weights, strict=strict)

@@ -27,6 +27,7 @@ from adjoint.engine.core.operations.overrides import (
     QUESTIONS,
     dispatch,
     overriding,
+    takes_operands,
 )
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import EVERY, SmallCalls, small_calls
@@ -117,9 +118,12 @@ def method(
         complete(fn.__globals__)
         base = name or fn.__name__
         small = small_calls(base)
+        adapted = small is not None or takes_operands(fn)
         for alias in (base, *aliases):
             _note_numbers(alias, numbers)
-            METHODS[alias] = fn if small is None else _adapted(base, fn, small)
+            METHODS[alias] = _adapted(base, fn, small) if adapted else fn
+            if METHODS[alias] is not fn:
+                METHODS[alias].__name__ = base  # what it is known by to those who take it over
         return fn
 
     return declare if fn is None else declare(fn)
@@ -178,6 +182,7 @@ def _adapted(
     kinds = fn.__annotations__ if checked else {}
     wanted = [name for name, kind in kinds.items() if kind == "Tensor" and name != "return"]
     typed = "dtype" in names and base != "type"  # which takes the name of a type too
+    asks = checked or takes_operands(fn)
     into = None
     if small is not None:
         small.may_write = "inplace" in names
@@ -185,14 +190,14 @@ def _adapted(
         if out and of_new and not (small.draws or small.creates):
             into = SmallCalls(base, into=True)
     if base in QUESTIONS or not (
-        renames or policies or out or checked or typed or small or base in SCALED
+        renames or policies or out or asks or typed or small or base in SCALED
     ):
         return fn
 
     @functools.wraps(fn)
     def variant(*args: Any, **kwargs: Any) -> Any:
         if OVERRIDES.active:
-            if checked:
+            if asks:
                 taken = dispatch(variant, args, kwargs)
                 if taken is not PASS:
                     return taken
@@ -258,7 +263,7 @@ def _adapted(
             else:
                 result = CONTEXT.autocast.call(policies, fn, args, kwargs)
         except (AttributeError, TypeError) as error:
-            if checked and not OVERRIDES.active and overriding(args, kwargs):
+            if asks and not OVERRIDES.active and overriding(args, kwargs):
                 OVERRIDES.enlist()  # the first value of a class of its own
                 return variant(*args, **kwargs)
             if isinstance(error, TypeError):
