@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import scipy
 
@@ -57,6 +58,28 @@ def test_bad_parameters_and_values_are_refused() -> None:
         D.Bernoulli()
     with pytest.raises(NotImplementedError, match="KL"):
         D.kl_divergence(D.Normal(0.0, 1.0), D.VonMises(0.0, 1.0))
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, ad.tensor])
+def test_numbers_of_samples_of_other_kinds(kind: Any) -> None:
+    # The generator counts what is drawn: only in whole numbers of Python's own does it go on.
+    categorical = D.Categorical(ad.tensor([1.0, 2.0])).expand((2,))
+    mixture = D.MixtureSameFamily(categorical, D.Normal(ad.zeros(2, 2), 1.0))
+    drawn = []
+    for count in (3, kind(3)):
+        ad.manual_seed(0)
+        drawn.append(
+            [
+                categorical.sample((count, 2)),
+                mixture.sample((count,)),
+                D.Multinomial(4, ad.ones(3)).sample((count,)),
+                ad.multinomial(ad.ones(2, 8), count),
+                ad.rand(4),
+            ]
+        )
+    for wanted, found in zip(*drawn, strict=True):
+        ad.testing.assert_close(found, wanted, rtol=0, atol=0)
+    assert type(ad.default_generator.get_offset()) is int
 
 
 def test_second_derivative_of_a_gamma_sample_is_refused() -> None:

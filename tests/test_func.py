@@ -325,6 +325,84 @@ def test_constants_inside_transforms_are_computed_as_outside() -> None:
         ad.func.vmap(lambda row: row + ad.nn.functional.dropout(w, 0.5).sum())(x)
 
 
+def _scaled(row: Any, other: Any) -> tuple[Any, ...]:
+    row.mul_(2).sin_()
+    return row.sum(), row * other
+
+
+def _through_a_view(row: Any, other: Any) -> tuple[Any, ...]:
+    before = row[1:] + 0
+    row[1:].mul_(other[:-1])
+    row[0] = other[2]
+    return before, row[1:]
+
+
+def _read_before(row: Any, other: Any) -> tuple[Any, ...]:
+    total = other + row
+    row.masked_fill_(row > 0, 3.0)
+    return total, row.clone()
+
+
+def _copied(row: Any, other: Any) -> tuple[Any, ...]:
+    row.copy_(other.exp())
+    other = other + row
+    row[:2] += 1
+    return row, other
+
+
+@pytest.mark.parametrize("fn", [_scaled, _through_a_view, _read_before, _copied])
+def test_writes_to_arguments_are_seen_outside(fn: Any) -> None:
+    ad.manual_seed(0)
+    x, y, t = ad.randn(3, 4), ad.randn(3, 4), ad.randn(3, 4)
+
+    def by_rows(written: Any, other: Any) -> tuple[Any, Any]:
+        rows = [row.clone() for row in written]  # each with memory of its own
+        outs = [fn(row, o) for row, o in zip(rows, other, strict=True)]
+        return [ad.stack(column) for column in zip(*outs, strict=True)], ad.stack(rows)
+
+    def compare(transformed: Any) -> None:
+        """With rows written one after another, by values and by gradients."""
+        results = []
+        for call in (by_rows, lambda w, o: (transformed(w, o), w)):
+            leaf, other = x.clone().requires_grad_(), y.clone().requires_grad_()
+            outs, written = call(leaf.clone(), other)
+            total = sum((out * out).sum() for out in (*outs, written))
+            grads = ad.autograd.grad(total, (leaf, other), materialize_grads=True)
+            results.append([*outs, written, *grads])
+        for wanted, found in zip(*results, strict=True):
+            ad.testing.assert_close(found, wanted)
+
+    vmap, jvp = ad.func.vmap, ad.func.jvp
+    compare(lambda w, o: vmap(fn)(w, o))
+    compare(lambda w, o: vmap(fn, in_dims=1)(w.mT, o.mT))
+    compare(lambda w, o: [a[0] for a in vmap(vmap(fn))(w[None], o[None])])
+    written = x.clone()
+    vmap(fn, chunk_size=2)(written, y)
+    ad.testing.assert_close(written, by_rows(x, y)[1])
+    # The tangents are not written to: other values may have the same ones.
+    written, tangent = x.clone(), t.clone()
+    found = jvp(vmap(fn), (written, y), (tangent, t))
+    wanted = jvp(lambda w, o: tuple(by_rows(w, o)[0]), (x, y), (t, t))
+    for ours, theirs in zip(found, wanted, strict=True):
+        ad.testing.assert_close(ours, theirs)
+    ad.testing.assert_close(written, by_rows(x, y)[1])
+    ad.testing.assert_close(tangent, t)
+
+
+def test_statistics_of_stacked_modules_are_updated() -> None:
+    norms = [ad.nn.BatchNorm1d(3), ad.nn.BatchNorm1d(3)]
+    params, buffers = ad.func.stack_module_state(norms)
+    x = ad.randn(2, 8, 3)
+    ad.func.vmap(lambda p, b, x: ad.func.functional_call(norms[0], (p, b), (x,)))(
+        params, buffers, x
+    )
+    for norm, part in zip(norms, x, strict=True):
+        norm(part)
+    for name, buffer in buffers.items():
+        wanted = ad.stack([dict(norm.named_buffers())[name] for norm in norms])
+        ad.testing.assert_close(buffer, wanted)
+
+
 def _written_half(row: Any, w: Any) -> Any:
     held = (w * w).sum(0)
     held[:2] = row[:2]

@@ -36,6 +36,7 @@ ROWWISE: dict[str, Callable[[Any], Any]] = {
     "bias": lambda x: 1 - x * ad.ones(8) / 3,
     "softmax": lambda x: x.softmax(-1),
     "product": lambda x: x @ LINE.weight.t(),
+    "view": lambda x: x.view(x.shape[0], -1, 4, 2) * 2,
     "last": lambda x: x.mean(-1, keepdim=True),
     "attention": attend,
 }
@@ -52,6 +53,22 @@ def test_functions_do_what_they_do_row_by_row(name: str) -> None:
     found.values().square().sum().backward()
     sum(e.square().sum() for e in expected).backward()  # type: ignore[union-attr]
     ad.testing.assert_close(x.grad.values(), ad.cat([row.grad for row in own]))
+
+
+def test_gradients_are_given_and_taken_nested() -> None:
+    _, x = batch()
+    out = x * x
+    weight = ad.zeros_like(x) + 3
+    (found,) = ad.autograd.grad(out, x, weight, retain_graph=True)
+    assert found.is_nested
+    ad.testing.assert_close(found.values(), 6 * x.values())
+    out.sum().backward(inputs=[x], retain_graph=True)
+    ad.testing.assert_close(x.grad.values(), 2 * x.values())
+    x.grad = weight
+    out.backward(weight)
+    ad.testing.assert_close(x.grad.values(), 6 * x.values() + 3)
+    x.grad = None
+    assert x.grad is None
 
 
 def test_rows_are_padded_reduced_and_found_again() -> None:

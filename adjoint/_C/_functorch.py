@@ -9,7 +9,7 @@ from adjoint.engine.autodiff.levels.stack import debug_unwrap, next_depth
 from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.writing.mutation import payload
+from adjoint.engine.tensor.writing.mutation import make_argument, payload
 
 
 def _level(tensor: Any) -> Any:
@@ -67,7 +67,8 @@ def _at(depth: int) -> VmapLevel:
 
 def _add_batch_dim(tensor: Any, in_dim: int, level: int) -> Any:
     """A tensor as the `vmap` of a level sees it: without the dimension it maps over."""
-    return _at(level).wrap_payload(tensor.movedim(in_dim, 0))
+    at = _at(level)
+    return make_argument(at, at.wrap_payload(tensor.movedim(in_dim, 0)))
 
 
 def _remove_batch_dim(tensor: Any, level: int, batch_size: int, out_dim: int) -> Any:

@@ -55,8 +55,7 @@ class Binomial(Binary):
 
     @property
     def mode(self) -> Tensor:
-        top = ((self.total_count + 1) * self.probs).floor()
-        return top.minimum(self.total_count)
+        return ((self.total_count + 1) * self.probs).floor().clamp(max=self.total_count)
 
     @property
     def variance(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from adjoint.distributions import constraints
@@ -11,6 +12,7 @@ from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.core.spec import Size
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.random.tensor_parameters import multinomial
 from adjoint.engine.ops.shape.dims import broadcast_tensors
@@ -93,9 +95,7 @@ class Categorical(Distribution):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
             rows = self.probs.reshape((-1, self._num_events))
-            count = 1
-            for n in sample_shape:
-                count *= n
+            count = prod(Size(sample_shape))
             shape = self._extended_shape(sample_shape)
             if not count or not rows.shape[0]:
                 return rows.new_zeros(shape, dtype=int64)

@@ -7,6 +7,7 @@ from typing import Any
 from adjoint.distributions import constraints
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.distributions.utils import all_numbers, broadcast_all
+from adjoint.engine.backends.array.interop import as_tensor
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.ops.random.gamma_samples import standard_gamma
 from adjoint.engine.ops.special.gamma_family import igamma
@@ -54,7 +55,8 @@ class Gamma(ExponentialFamily):
         value = standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
         return value.clamp(min=finfo(value.dtype).tiny)
 
-    def log_prob(self, value: Tensor) -> Tensor:
+    def log_prob(self, value: Any) -> Tensor:
+        value = as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)  # numbers too
         self._checked(value)
         a, b = self.concentration, self.rate
         return a.xlogy(b) + (a - 1).xlogy(value) - b * value - a.lgamma()

@@ -242,6 +242,15 @@ class ReshapeTransform(Transform):
         return self._swapped(shape, self.out_shape, self.in_shape)
 
 
+def _check_parts(name: str, tseq: Any) -> None:
+    for t in tseq:
+        if not isinstance(t, Transform):
+            raise AssertionError(
+                f"{name}: all elements of tseq must be Transform instances, received a "
+                f"{type(t).__name__}"
+            )
+
+
 class CatTransform(Transform):
     """Transforms of consecutive pieces along a dimension.
 
@@ -254,6 +263,7 @@ class CatTransform(Transform):
     transforms: list[Transform]
 
     def __init__(self, tseq: Any, dim: int = 0, lengths: Any = None, cache_size: int = 0) -> None:
+        _check_parts("CatTransform", tseq)
         super().__init__(cache_size=cache_size)
         self.transforms = [t.with_cache(cache_size) if cache_size else t for t in tseq]
         self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
@@ -319,6 +329,7 @@ class StackTransform(Transform):
     transforms: list[Transform]
 
     def __init__(self, tseq: Any, dim: int = 0, cache_size: int = 0) -> None:
+        _check_parts("StackTransform", tseq)
         super().__init__(cache_size=cache_size)
         self.transforms = [t.with_cache(cache_size) if cache_size else t for t in tseq]
         self.dim = dim

@@ -109,6 +109,19 @@ class NestedTensor(Tensor):
         grad = self._rows.grad
         return None if grad is None else self._like(grad)
 
+    @grad.setter
+    def grad(self, grad: Any) -> None:
+        self._rows.grad = None if grad is None else grad._rows
+
+    @property
+    def _elements(self) -> Tensor:
+        """Where a gradient of it arrives: at its values."""
+        return self._rows
+
+    def as_gradient(self, grad: Tensor) -> NestedTensor:
+        """The gradient of its values, nested likewise."""
+        return self._like(grad)
+
     def backward(self, gradient: Any = None, *_: Any, **__: Any) -> None:
         """Differentiate; the gradient is nested likewise."""
         if not isinstance(gradient, NestedTensor):
@@ -169,8 +182,6 @@ class NestedTensor(Tensor):
                 return _written(getattr(Tensor, name), args, kwargs or {})
             if name in ELEMENTWISE:
                 return _elementwise(getattr(aten, name), args, kwargs or {})
-            if name == "reshape":
-                return reshape(*args, *(kwargs or {}).values())
         raise NotImplementedError(
             f"{config.display_name}.nested: {func.__name__} is not there for nested tensors. Use "
             "unbind(), values() or to_padded_tensor()."
@@ -523,6 +534,7 @@ OWN: dict[str, Callable[..., Any]] = {
     "unflatten": unflatten,
     "flatten": flatten,
     "reshape": reshape,
+    "view": reshape,
     "stack": stack,
     "softmax": _normalised("softmax"),
     "log_softmax": _normalised("log_softmax"),

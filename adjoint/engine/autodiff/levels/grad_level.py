@@ -10,7 +10,7 @@ from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.views import VIEW_SCATTER
 from adjoint.engine.tensor.tensor import Tensor, mark_view, symbolic_view
-from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
+from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload, write
 
 
 class GradLevel(Level):
@@ -53,6 +53,12 @@ class GradLevel(Level):
 
     def reveal(self, payload: Tensor) -> Tensor:
         return payload
+
+    def tensors(self, payload: Tensor) -> tuple[Tensor]:
+        return (payload,)
+
+    def overwrite(self, payload: Tensor, new: Tensor) -> Tensor:
+        return write(payload, new)
 
     def wrap_payload(self, payload: Tensor) -> Tensor:
         """A tensor of this level for a payload."""

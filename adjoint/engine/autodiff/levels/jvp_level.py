@@ -10,7 +10,7 @@ from adjoint.engine.core.operations.levels import Level
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.ops.shape.views import VIEW_SCATTER
 from adjoint.engine.tensor.tensor import Tensor, symbolic_view
-from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
+from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload, write
 
 
 class Dual(NamedTuple):
@@ -87,6 +87,13 @@ class JvpLevel(Level):
         old = payload.tangent if payload.tangent is not None else zeros_like(payload.primal)
         part = new.tangent if new.tangent is not None else zeros_like(new.primal)
         return Dual(primal, VIEW_SCATTER(old, part, chain=chain))
+
+    def tensors(self, payload: Dual) -> tuple[Any, ...]:
+        return payload
+
+    def overwrite(self, payload: Dual, new: Dual) -> Dual:
+        # Tangents of other values may be this one (those of sums are), so it is never written to.
+        return Dual(write(payload.primal, new.primal), new.tangent)
 
     def reveal(self, payload: Dual) -> Any:
         return payload.primal

@@ -14,7 +14,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.views import VIEW_SCATTER
 from adjoint.engine.tensor.tensor import Tensor, symbolic_view
-from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
+from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload, write
 
 
 class VmapLevel(Level):
@@ -95,6 +95,12 @@ class VmapLevel(Level):
 
     def scatter(self, payload: Tensor, chain: tuple[Any, ...], new: Tensor) -> Any:
         return VIEW_SCATTER.batch(self.size, payload, new, chain=chain)  # type: ignore[misc]
+
+    def tensors(self, payload: Tensor) -> tuple[Tensor]:
+        return (payload,)
+
+    def overwrite(self, payload: Tensor, new: Tensor) -> Tensor:
+        return write(payload, new)
 
     def wrap_payload(self, payload: Tensor) -> Tensor:
         """A tensor of this level for a batched value."""

@@ -123,6 +123,8 @@ def fitting(i: int, tensor: Any, grad: Any) -> Any:
             f"dtype. Mismatch in dtype: grad_output[{i}] has a dtype of {grad.dtype.name} and "
             f"output[{i}] has a dtype of {tensor.dtype.name}."
         )
+    if tensor.is_nested and grad.is_nested:
+        grad = grad._elements  # those of a nested tensor are on the tape, not it
     return claim(grad) if grad.dtype is tensor.dtype else grad.to(tensor.dtype)
 
 

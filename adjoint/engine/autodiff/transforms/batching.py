@@ -12,7 +12,7 @@ from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.tree import LEAF, TreeDef, flatten, unflatten
 from adjoint.engine.ops.shape.join import cat
-from adjoint.engine.tensor.writing.mutation import payload
+from adjoint.engine.tensor.writing.mutation import make_argument, payload
 
 # What a library put in place of PyTorch's steps of vmap, all or none (Note [replaced steps]).
 STEPS: dict[str, Callable[..., Any]] = {}
@@ -207,7 +207,8 @@ def _once(
     """Results with the batch in front, where it should go in each, and their structure."""
     with entered(VmapLevel(next_depth(), size, randomness)) as level:
         inputs = [
-            x if d is None else level.wrap_payload(x) for x, d in zip(moved, dims, strict=True)
+            x if d is None else make_argument(level, level.wrap_payload(x))
+            for x, d in zip(moved, dims, strict=True)
         ]
         flat, out_structure = flatten(func(*unflatten(structure, inputs), **kwargs))
         places = _out_dims(out_dims, out_structure)

@@ -11,7 +11,7 @@ from adjoint.engine.core.errors import DTypeValueError, ShapeError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
+from adjoint.engine.tensor.writing.mutation import make_argument, make_level_tensor, payload
 
 
 class _Open(threading.local):
@@ -80,7 +80,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Tensor:
         )
     if tensor._storage.level is current:
         tensor = payload(tensor).primal
-    return make_level_tensor(current, tensor._spec, Dual(tensor, tangent))
+    return make_argument(current, make_level_tensor(current, tensor._spec, Dual(tensor, tangent)))
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:

@@ -12,7 +12,7 @@ from adjoint.engine.autodiff.transforms.gradient import grad, split_aux, vjp, vj
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.tree import flatten, map_tree, unflatten
-from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
+from adjoint.engine.tensor.writing.mutation import make_argument, make_level_tensor, payload
 
 
 def _check(name: str, flat: list[Any], ts: list[Any]) -> None:
@@ -60,7 +60,8 @@ def jvp(
     _check("jvp", flat, ts)
     with entered(JvpLevel(next_depth())) as level:
         duals = [
-            make_level_tensor(level, x._spec, Dual(x, t)) for x, t in zip(flat, ts, strict=True)
+            make_argument(level, make_level_tensor(level, x._spec, Dual(x, t)))
+            for x, t in zip(flat, ts, strict=True)
         ]
         value, aux = split_aux("jvp", func(*unflatten(structure, duals)), has_aux)
         out = map_tree(lambda x: primal_of(level, x), value)

@@ -16,7 +16,7 @@ from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
+from adjoint.engine.tensor.writing.mutation import make_argument, make_level_tensor, payload
 
 Argnums = int | tuple[int, ...]
 
@@ -38,7 +38,7 @@ def watch(name: str, level: GradLevel, tree: Any) -> tuple[Any, list[Tensor]]:
                 f"{name}: only Tensors of floating point and complex dtype can require gradients, "
                 f"received {x.dtype.name}"
             )
-        leaves[i] = make_level_tensor(level, x._spec, x)
+        leaves[i] = make_argument(level, make_level_tensor(level, x._spec, x))
         leaves[i]._requires_grad = True
         watched.append(leaves[i])
     return unflatten(structure, leaves), watched

@@ -7,12 +7,19 @@ Note [levels]
     in operations on payloads; those meet the next level down, and so on to the tape and the
     backend. Payloads are never mutated: a write replaces the payload of the storage, and windows
     on it are derived again from the new one (Note [windows]).
+
+Note [arguments of transforms]
+    An argument is a tensor that somebody outside holds: statistics of batch norms stacked for
+    `vmap`, a cache. What the function writes to it must be seen there, so the storages of
+    arguments are the exception: a write to one goes on to the tensor below, and by it, where that
+    is an argument itself, further down.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     from adjoint.engine.core.operations.record import Record
@@ -21,12 +28,13 @@ if TYPE_CHECKING:
 class Level(ABC):
     """One active transform. `depth` orders levels; a deeper one handles an operation first."""
 
-    __slots__ = ("active", "depth", "outer_grad")
+    __slots__ = ("active", "arguments", "depth", "outer_grad")
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
         self.active = True
         self.outer_grad = True
+        self.arguments: WeakSet[Any] | None = None  # storages, Note [arguments of transforms]
 
     @abstractmethod
     def process(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -43,6 +51,14 @@ class Level(ABC):
     @abstractmethod
     def scatter(self, payload: Any, chain: tuple[Any, ...], new: Any) -> Any:
         """The payload with what `chain` shows of it replaced by `new`."""
+
+    @abstractmethod
+    def tensors(self, payload: Any) -> tuple[Any, ...]:
+        """The tensors of a payload, None for one that it does not have; its elements first."""
+
+    @abstractmethod
+    def overwrite(self, payload: Any, new: Any) -> Any:
+        """Write what an argument became into what it stands for; its payload from then on."""
 
     def reveal(self, payload: Any) -> Any:
         """The tensor whose elements a payload has, or None where it stands for several."""

@@ -18,7 +18,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, broadcast_shapes
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Generator
-from adjoint.engine.ops.common.arguments import need_tensor, sizes
+from adjoint.engine.ops.common.arguments import need_tensor, sizes, whole
 from adjoint.engine.ops.create.creation import finish
 from adjoint.engine.ops.random.random import check_inexact, create, draw
 from adjoint.engine.ops.random.samplers import fill, standard
@@ -275,6 +275,7 @@ def multinomial(
         >>> ad.multinomial(ad.tensor([0.0, 1.0, 0.0]), 3, replacement=True)
         tensor([1, 1, 1])
     """
+    num_samples = whole("multinomial", "num_samples", num_samples)
     _check_multinomial(input, num_samples, replacement)
     if out is not None and out.dtype is not dt.int64:
         raise DTypeError(f"multinomial: expects Long tensor out, got {out.dtype.name}")

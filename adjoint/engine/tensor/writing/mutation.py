@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 from numpy import ndarray
 
@@ -89,6 +90,8 @@ def update(
         HOOKS.keep_overwritten(target, result, since)
         if isinstance(compute, Record) and not compute.is_view and takes_over(target, result):
             return target
+    if CONTEXT.levels and CONTEXT.grad_enabled:
+        _keep_beneath(target, result, since)
     return assign(name, target, result)
 
 
@@ -342,12 +345,28 @@ def _write_level(level: Level, target: Tensor, value: Tensor) -> Tensor:
         _lift_storage(level, target)
     before = alias_on_tape(target)
     payload = value_at(level, value)
-    storage.payload = (
-        level.scatter(storage.payload, target._chain, payload) if target._chain else payload
-    )
+    if target._chain:
+        payload = level.scatter(storage.payload, target._chain, payload)
+    if level.arguments is not None and storage in level.arguments:
+        with CONTEXT.having(grad_enabled=level.outer_grad and CONTEXT.grad_enabled):
+            payload = level.overwrite(storage.payload, payload)
+    storage.payload = payload
     storage.version += 1
     rebase(target, value, before)
     return target
+
+
+def _keep_beneath(target: Tensor, result: Tensor, since: int) -> None:
+    """Before an argument of a transform is overwritten: nodes beneath it keep the old elements."""
+    level = target._storage.level
+    if level is None or level.arguments is None or target._storage not in level.arguments:
+        return
+    written = level.tensors(target._storage.payload)[0]
+    for part in level.tensors(value_at(level, result)):
+        if part is not None:
+            if part._node is not None:
+                HOOKS.keep_overwritten(written, part, since)
+            _keep_beneath(written, part, since)
 
 
 def _lift_storage(level: Level, target: Tensor) -> None:
@@ -404,6 +423,14 @@ def make_level_tensor(level: Level, spec: Any, value: Any) -> Tensor:
     storage = Storage(None, level=level, payload=value)
     storage.birth = CONTEXT.levels[-1].depth if CONTEXT.levels else 0
     return symbolic(spec, storage, lane_strides(getattr(value, "primal", value), spec.shape))
+
+
+def make_argument(level: Level, tensor: Tensor) -> Tensor:
+    """The same tensor of a level, as one that was handed in (Note [arguments of transforms])."""
+    if level.arguments is None:
+        level.arguments = WeakSet()
+    level.arguments.add(tensor._storage)
+    return tensor
 
 
 __all__ = ["Record", "assign", "make_level_tensor", "payload", "value_at", "write"]

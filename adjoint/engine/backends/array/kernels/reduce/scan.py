@@ -55,13 +55,14 @@ def cumsum(xp: Any, x: Array, dim: int, reverse: bool) -> Array:
     if xp is np and not reverse:  # what `cumsum` calls
         return np.add.accumulate(x, dim, wide).astype(x.dtype, copy=False)
     out = xp.cumsum(flipped(xp, x, dim, reverse), axis=dim, dtype=wide)
-    return flipped(xp, out, dim, reverse).astype(x.dtype, copy=False)
+    # A copy where it was turned round: no tensor has negative strides.
+    return flipped(xp, out, dim, reverse).astype(x.dtype, copy=reverse)
 
 
 @lowers(scan.CUMPROD)
 def cumprod(xp: Any, x: Array, dim: int, reverse: bool) -> Array:
     out = xp.cumprod(flipped(xp, x, dim, reverse), axis=dim, dtype=_carried(xp, x))
-    return flipped(xp, out, dim, reverse).astype(x.dtype, copy=False)
+    return flipped(xp, out, dim, reverse).astype(x.dtype, copy=reverse)
 
 
 @lowers(scan.LINEAR_SCAN)
