@@ -63,8 +63,6 @@ class RecordNode(TapeNode):
                 return self.apply_captured(capture.pulls, grads, needed)
             finally:
                 capture.pulled = None
-        if self.extra is not None and self.packed:
-            return self.apply_unpacked(grads, needed, level)
         plan = self.plan
         if plan.hands_on:
             array = grads[0]._array
@@ -88,24 +86,6 @@ class RecordNode(TapeNode):
                     if cotangents is not None:
                         return cotangents
         return self.apply_rules(grads, needed, level)
-
-    def apply_unpacked(
-        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
-    ) -> Sequence[Any]:
-        """The same, after hooks were asked once for what they keep, however often it is read."""
-        kept, versions = self.saved or (), self.versions
-        packed = [value.__class__ is Packed for value in kept]
-        self.saved = [
-            self.load(k, level, self.output_at(k)) if packed[k] else x for k, x in enumerate(kept)
-        ]
-        self.versions = [
-            value._storage.version if packed[k] and isinstance(value, TensorBase) else versions[k]  # type: ignore[attr-defined]
-            for k, value in enumerate(self.saved)
-        ]
-        try:
-            return self.apply(grads, needed, level)
-        finally:
-            self.saved, self.versions = kept, versions  # type: ignore[assignment]
 
     def handed_on(self, g: Any, needed: Sequence[bool] | None) -> list[Any]:
         """The cotangent as it comes, made to match operands that are not like the result."""
@@ -515,7 +495,6 @@ def decorate(node: RecordNode, plan: TapePlan, operands: Any, outs: tuple[Tensor
         saved = node.saved or []
         for k, code in enumerate(plan.saves):
             if isinstance(saved[k], TensorBase):
-                node.make_extra()
                 edge = edge_of(operands[code]) if code >= 0 else None
                 saved[k] = Packed(saved[k], edge)
                 node.make_extra()  # few nodes are asked whether anything is packed
