@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import pickle
 from typing import Any
 
@@ -185,6 +186,37 @@ def test_loading_casts_state_but_not_the_count() -> None:
         other.load_state_dict({"state": {}, "param_groups": []})
     with pytest.raises(ValueError, match="doesn't match the size"):
         ad.optim.Adam([small, parameter(1.0)]).load_state_dict(optimizer.state_dict())
+
+
+class Counting(ad.optim.Optimizer):
+    """An optimizer as others write them: its count of steps is a number."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 0.1, "warm": 2})
+
+    @ad.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                state["step"] = state.get("step", 0) + 1
+                p.add_(p.grad, alpha=-group["lr"] / math.sqrt(1 - 0.9 ** state["step"]))
+
+
+def test_what_others_keep_is_loaded_as_it_was_saved() -> None:
+    p = parameter(*START)
+    first = Counting([p])
+    stepped(first, p, GRADS[:2])
+    saved = first.state_dict()
+    del saved["param_groups"][0]["warm"]  # written before there was such an option
+    for other in (Counting([p]), Counting([p])):
+        other.load_state_dict(copy.deepcopy(saved))
+        assert other.state_dict() == saved
+    assert type(pickle.loads(pickle.dumps(first)).state_dict()["state"][0]["step"]) is int
+    old = ad.optim.Adam([p]).state_dict() | {"state": {0: {"step": 3}}}
+    own = ad.optim.Adam([p])
+    own.load_state_dict(old)
+    assert own.state[p]["step"].dtype is ad.float32
 
 
 def test_pickle_and_copy() -> None:

@@ -1,5 +1,6 @@
 """Cases of tests as libraries write them: `testing._internal.common_utils`."""
 
+# ruff: noqa: PT009  # its assertions are what is tested
 from __future__ import annotations
 
 from typing import Any

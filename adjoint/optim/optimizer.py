@@ -15,7 +15,6 @@ from adjoint.engine.core.dtype import float32
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS, stage
-from adjoint.engine.ops.create.creation import full
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.hooks import AFTER_EVERY_STEP, BEFORE_EVERY_STEP, Table, register
@@ -23,7 +22,6 @@ from adjoint.optim.hooks import (
     register_optimizer_step_post_hook as register_optimizer_step_post_hook,
 )
 from adjoint.optim.hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
-from adjoint.optim.scalars import counter_dtype
 from adjoint.optim.written_elsewhere import _capturable_doc as _capturable_doc
 from adjoint.optim.written_elsewhere import _differentiable_doc as _differentiable_doc
 from adjoint.optim.written_elsewhere import (
@@ -258,16 +256,6 @@ class Optimizer:
         self.param_groups = [
             g if isinstance(g, ParamGroup) else ParamGroup(g) for g in self.param_groups
         ]
-        for group in self.param_groups:
-            for name, default in self.defaults.items():
-                group.setdefault(name, default)
-            for p in group["params"]:
-                of_param = self.state.get(p)
-                if of_param and "step" in of_param and not is_tensor(of_param["step"]):
-                    device = p.device if self._counts_on_device(group) else None
-                    of_param["step"] = full(
-                        (), float(of_param["step"]), dtype=counter_dtype(), device=device
-                    )
 
     @staticmethod
     def _counts_on_device(group: ParamGroup) -> bool:

@@ -9,12 +9,14 @@ from typing import Any, ClassVar, TypeVar
 from adjoint.engine.autodiff.tape.modes import enable_grad
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.create.creation import full
 from adjoint.engine.ops.shape.reinterpret import view_as_complex, view_as_real
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.large_parameters import LargeParameters
 from adjoint.optim.on_device import are_on_device, update_together
 from adjoint.optim.optimizer import Closure, Optimizer, _use_grad_for_differentiable
+from adjoint.optim.scalars import counter_dtype
 from adjoint.optim.together import NO_STATE, Plans
 
 # Classes whose rules are the package's, and pure, with the rule of each as it was stated.
@@ -59,6 +61,23 @@ class RuleOptimizer(Optimizer):
     numbers: ClassVar[frozenset[str]] = frozenset({"step"})  # state that is one number a parameter
     _plans: Plans | None = None
     _large: dict[int, LargeParameters] | None = None  # by group
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over a state, an older release's too: options it lacks, steps that were numbers.
+
+        Of optimizers that others wrote nothing is known: theirs stays as it was saved.
+        """
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, default in self.defaults.items():
+                group.setdefault(name, default)
+            for p in group["params"]:
+                of_param = self.state.get(p)
+                if of_param and "step" in of_param and not is_tensor(of_param["step"]):
+                    device = p.device if self._counts_on_device(group) else None
+                    of_param["step"] = full(
+                        (), float(of_param["step"]), dtype=counter_dtype(), device=device
+                    )
 
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
         """The state of a parameter before its first step."""
