@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import adjoint as ad
-from adjoint.engine.core.operations.overrides import OVERRIDES
+from adjoint.engine.core.operations.overrides import OVERRIDES, concerns_nobody
 from adjoint.overrides import (
     DisableTorchFunctionSubclass,
     TorchFunctionMode,
@@ -116,6 +116,53 @@ def test_methods_keep_the_class_of_what_they_are_given(name: str) -> None:
     out = GIVEN[name](plain, given.as_subclass(Tagged))
     assert type(out) is Tagged
     assert ad.equal(out.as_subclass(ad.Tensor), GIVEN[name](plain, given))
+
+
+def test_small_calls_go_on_where_classes_that_override_were_met(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(OVERRIDES, "active", True)
+    monkeypatch.setattr(OVERRIDES, "enlisted", True)
+    x, y, tagged = ad.ones(3, 5), ad.ones(3, 5), ad.ones(3, 5).as_subclass(Tagged)
+    calls: dict[str, Any] = {
+        "operator": lambda x, y: x * y,
+        "method": lambda x, y: x.maximum(y),
+        "function": lambda x, y: ad.atan2(x, y),
+        "list": lambda x, y: ad.cat([x, y]),
+        "keyword": lambda x, y: ad.add(x, other=y),
+    }
+    for name, call in calls.items():
+        for _ in range(64):  # until a program is made
+            plain = call(x, y)
+        assert type(plain) is ad.Tensor
+        for mixed in (call(x, tagged), call(tagged, y)):
+            assert (type(mixed), mixed.tolist()) == (Tagged, plain.tolist()), name
+        with AsTexts():
+            assert call(x, y) == "asked", name
+
+
+class AsTexts(TorchFunctionMode):
+    """A mode that answers for everything."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> str:
+        return "asked"
+
+
+@pytest.mark.parametrize(
+    ("given", "nobody"),
+    [
+        ((1, 2.0, None, "a", slice(1)), True),
+        (([ad.ones(1), 2], (ad.float32,)), True),
+        (([ad.ones(1).as_subclass(Tagged)],), False),
+        ((Duck(),), False),
+        (([[1]],), False),  # not looked into, so not known
+    ],
+)
+def test_whom_a_call_concerns(given: Any, nobody: bool) -> None:
+    assert concerns_nobody(given, {}) is nobody
+    assert concerns_nobody((), {"x": given[0]}) is (nobody or given[0] == 1)
+    with AsTexts():
+        assert not concerns_nobody(given, {})
 
 
 def test_nobody_answers() -> None:

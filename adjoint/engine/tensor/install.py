@@ -15,6 +15,7 @@ from adjoint.engine.core.operations.older import modern
 from adjoint.engine.core.operations.overrides import (
     OVERRIDES,
     PASS,
+    concerns_nobody,
     dispatch,
     overriding,
     takes_operands,
@@ -69,7 +70,7 @@ def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if OVERRIDES.active and asks:
+        if OVERRIDES.active and asks and not concerns_nobody((self, *args), kwargs):
             taken = dispatch(method, (self, *args), kwargs)
             if taken is not PASS:
                 return taken

@@ -59,7 +59,7 @@ def _forward(compute: Method, name: str, operator: str) -> Method:
             if (
                 small is not None
                 and (unfollowed or not self._requires_grad)
-                and may_be_small(self, called=True)
+                and may_be_small(self, True, (self, other))
             ):
                 result = call_small(small, compute, (self, other), NO_PARAMETERS)
                 if result is not None:
@@ -162,7 +162,7 @@ def _unary(compute: Method, name: str) -> Method:
                 "~ (operator.invert) is only implemented on integer and Boolean-type tensors, "
                 f"received {self.dtype.name}"
             )
-        if small is not None and not self._requires_grad and may_be_small(self, called=True):
+        if small is not None and not self._requires_grad and may_be_small(self, True, (self,)):
             result = call_small(small, compute, (self,), NO_PARAMETERS)
             if result is not None:
                 return result
@@ -198,7 +198,7 @@ _small_products = small_calls("matmul")
 
 def _product(x: Tensor, y: Tensor) -> Tensor:
     """`x @ y`; the public function, which knows a policy, where autocast is on."""
-    if _small_products is not None and not x._requires_grad and may_be_small(x, called=True):
+    if _small_products is not None and not x._requires_grad and may_be_small(x, True, (x, y)):
         result = call_small(_small_products, matmul.product, (x, y), NO_PARAMETERS)
         if result is not None:
             product: Tensor = result

@@ -10,6 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from adjoint.engine.core.device import Device
+from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.overrides import (
     ORDINARY,
     OVERRIDES,
@@ -21,6 +23,7 @@ from adjoint.engine.core.operations.overrides import (
 )
 from adjoint.engine.core.operations.public import INPLACE, METHODS
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.spec import Size
 from adjoint.engine.tensor.tensor import Tensor
 
 OPERATORS = tuple(
@@ -159,6 +162,6 @@ class _OnTensor:
 
 
 enter_mode = _OnTensor.enter
-ORDINARY.add(Tensor)
+ORDINARY.update((Tensor, Size, DType, Device))
 Tensor.__torch_function__ = classmethod(default_torch_function)  # type: ignore[attr-defined]
 HOOKS.subclassed = subclassed

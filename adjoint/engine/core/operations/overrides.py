@@ -3,10 +3,10 @@
 A public function looks here before it runs, once `OVERRIDES.active`: a class that overrides was
 made, a mode is entered or a program is being traced. Until then it is one test of a flag.
 
-Note [methods that take operands]: `x.matmul(y)` asks as `matmul(x, y)` does where x is a plain tensor
-and y may take over, in its in-place forms too. Methods of one tensor do not: a subclass has asking
-methods of its own. What is no Tensor but has `__torch_function__` is met first by a call that fails,
-of a method, an operator or a function: then it is known that there are such values, and asked.
+Note [methods that take operands]: `x.matmul(y)` asks as `matmul(x, y)` does where x is a plain
+tensor and y may take over, in its in-place forms too. Methods of one tensor do not: a subclass has
+asking methods of its own. What is no Tensor but has `__torch_function__` is met first by a call
+that fails, of a method, an operator or a function: then it is known that there are such values.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class having:
         THREAD.__dict__.update(self.before)
 
 
-# Classes whose instances take nothing over, though they have the method: Tensor adds itself.
-ORDINARY: set[type] = {int, float, bool, str, type(None)}
+# Classes whose instances take nothing over: Tensor, which has the method, and others are added.
+ORDINARY: set[type] = {int, float, bool, str, type(None), complex, slice, type(...)}
 
 
 def overrides(kind: type) -> bool:
@@ -83,6 +83,24 @@ def overrides(kind: type) -> bool:
         return False
     method = getattr(kind, "__torch_function__", None)
     return method is not None and method is not disabled_torch_function
+
+
+def concerns_nobody(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is as it would be if there were no class that overrides.
+
+    True only where each argument is known to take nothing over and no mode is entered: then a
+    program of a small call may serve it as in a process that has met no such class.
+    """
+    if OVERRIDES.entered:
+        return False
+    for value in args:
+        if value.__class__ not in ORDINARY:
+            if value.__class__ is not tuple and value.__class__ is not list:
+                return False
+            for item in value:
+                if item.__class__ not in ORDINARY:
+                    return False
+    return not kwargs or concerns_nobody(tuple(kwargs.values()), {})
 
 
 def _values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
@@ -112,7 +130,7 @@ _OPERANDS = frozenset({"other", "exponent", "weight", "value", "src", "min", "ma
 
 
 def takes_operands(fn: Callable[..., Any]) -> bool:
-    """Whether tensors may follow a function's first argument (Note [methods that take operands])."""
+    """Whether tensors may follow the first argument (Note [methods that take operands])."""
     code = fn.__code__
     for name in code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]:
         kind = fn.__annotations__.get(name, "")
@@ -128,12 +146,6 @@ def dispatch(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     """
     if not THREAD.functions:
         return PASS
-    if not (kwargs or THREAD.modes):  # most calls, at a fraction of the time
-        for value in args:
-            if value.__class__ not in ORDINARY:
-                break
-        else:
-            return PASS
     asked = overriding(args, kwargs) if THREAD.subclasses else []
     types = tuple(type(value) for value in asked)
     if THREAD.modes:

@@ -25,6 +25,7 @@ from adjoint.engine.core.operations.overrides import (
     OVERRIDES,
     PASS,
     QUESTIONS,
+    concerns_nobody,
     dispatch,
     overriding,
     takes_operands,
@@ -196,7 +197,7 @@ def _adapted(
 
     @functools.wraps(fn)
     def variant(*args: Any, **kwargs: Any) -> Any:
-        if OVERRIDES.active:
+        if OVERRIDES.active and not concerns_nobody(args, kwargs):
             if asks:
                 taken = dispatch(variant, args, kwargs)
                 if taken is not PASS:
@@ -303,17 +304,18 @@ def is_untouched() -> bool:
     return CONTEXT.autocast is None and not CONTEXT.grad_enabled
 
 
-def may_be_small(x: Any, called: bool = False) -> bool:
+def may_be_small(x: Any, called: bool = False, operands: tuple[Any, ...] | None = None) -> bool:
     """Whether x is no GPU's, and nothing is going on that a program of a small call does not know.
 
     A GPU's tensors have fragments, which such a program would only be looked for before. Of
-    inference mode `call_small` knows; callers that make tensors themselves do not.
+    inference mode `call_small` knows; callers that make tensors themselves do not. Where classes
+    that override were met, all `operands` have to be known to take nothing over.
     """
     return (
         not (DEVICE_LAYOUTS and x._array.__class__ in DEVICE_LAYOUTS)
         and (CONTEXT.plain or (called and CONTEXT.inferring and is_untouched()))
         and not LISTENERS
-        and not OVERRIDES.active
+        and not (OVERRIDES.active and (operands is None or not concerns_nobody(operands, {})))
         and CONTEXT.device in ON_CPU
     )
 
@@ -509,7 +511,9 @@ def written_small(
 ) -> bool:
     """Whether a program wrote to its first operand what `call` gives (Note [small writes])."""
     array, storage = target._array, target._storage
-    if array.__class__ is not ndarray or not CONTEXT.plain or LISTENERS or OVERRIDES.active:
+    if array.__class__ is not ndarray or not CONTEXT.plain or LISTENERS:
+        return False
+    if OVERRIDES.active and not concerns_nobody(operands, kwargs):
         return False
     if small.small and storage.version >= 0 and array.flags.writeable:
         try:
