@@ -104,7 +104,7 @@ class NestedTensor(Tensor):
             self._rows.requires_grad_(requires_grad)
         return self
 
-    @property  # type: ignore[misc]
+    @property
     def grad(self) -> Any:
         """The gradient of its values, nested likewise."""
         grad = self._rows.grad
@@ -173,7 +173,7 @@ class NestedTensor(Tensor):
         if id(self) not in memo:
             parts = (deepcopy(self._rows, memo), deepcopy(self._offsets, memo), self._heads_first)
             memo[id(self)] = _made(*parts)
-        return memo[id(self)]  # type: ignore[no-any-return]
+        return memo[id(self)]
 
     def __repr__(self) -> str:
         return f"NestedTensor(rows={self._lengths().tolist()}, values={tuple(self._rows.shape)})"
