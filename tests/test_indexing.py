@@ -670,3 +670,38 @@ def test_index_put_writes_rows_of_values_as_numpy_does() -> None:
                         np.testing.assert_array_equal(got.numpy(), x)
                 with pytest.raises(RuntimeError, match="shape mismatch"):
                     ad.zeros(shape).index_put_(given, ad.zeros(1, *wanted))
+
+
+TRUTHS: list[Any] = [
+    True,
+    False,
+    (True, 0),
+    (None, False),
+    (True, True),
+    (True, False),
+    (slice(None), True),
+    (..., True),
+    (False, ...),
+    (True, [0, 1]),
+    ([0, 1], True),
+    ([0, 1], slice(None), True),
+    ([1], False),
+]
+
+
+@pytest.mark.parametrize("key", TRUTHS, ids=str)
+def test_truths_of_python_are_known_wherever_shapes_are(key: Any) -> None:
+    # Unlike masks, whose sizes are those of their elements.
+    def changed(x: Any) -> Any:
+        y = x.clone()
+        y[key] = 7
+        return x[key] * 2, y
+
+    array = np.arange(6.0).reshape(2, 3)
+    written = array.copy()
+    written[key] = 7
+    for run in (changed, ad.compile(changed), lambda x: [y[0] for y in ad.vmap(changed)(x[None])]):
+        picked, y = run(ad.tensor(array))
+        np.testing.assert_array_equal(picked, array[key] * 2)
+        np.testing.assert_array_equal(y, written)
+    assert changed(ad.empty(2, 3, device="meta"))[0].shape == array[key].shape

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +71,29 @@ def test_gradients_are_given_and_taken_nested() -> None:
     ad.testing.assert_close(x.grad.values(), 6 * x.values() + 3)
     x.grad = None
     assert x.grad is None
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_of_loaders_are_nested(workers: int) -> None:
+    rows = [ad.randn(n, 2) for n in LENGTHS]
+    loader = ad.utils.data.DataLoader(
+        rows, batch_size=2, num_workers=workers, collate_fn=nested.as_nested_tensor
+    )
+    found = [row for batch in loader for row in batch.unbind()]
+    ad.testing.assert_close(found, rows)
+
+
+def test_copies_have_values_of_their_own() -> None:
+    rows, x = batch()
+    for copied in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert copied.requires_grad
+        with ad.no_grad():
+            copied.zero_()
+        assert not copied.values().any()
+    assert copy.copy(x).values() is x.values()
+    ad.testing.assert_close(list(x.unbind()), rows)
+    twice = copy.deepcopy([x, x])
+    assert twice[0] is twice[1]
 
 
 def test_rows_are_padded_reduced_and_found_again() -> None:

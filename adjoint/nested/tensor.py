@@ -7,6 +7,7 @@ nested tensors are functions on the values, wherever that is the same; what is n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from math import prod
 from typing import Any
 
@@ -103,7 +104,7 @@ class NestedTensor(Tensor):
             self._rows.requires_grad_(requires_grad)
         return self
 
-    @property  # type: ignore[misc]
+    @property
     def grad(self) -> Any:
         """The gradient of its values, nested likewise."""
         grad = self._rows.grad
@@ -162,6 +163,18 @@ class NestedTensor(Tensor):
         first = self._offsets[:-1].repeat_interleave(lengths)
         return row * longest + aten.arange(len(self._rows), device=lengths.device) - first
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _made, (self._rows, self._offsets, self._heads_first)
+
+    def __copy__(self) -> NestedTensor:
+        return self._like(self._rows)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NestedTensor:
+        if id(self) not in memo:
+            parts = (deepcopy(self._rows, memo), deepcopy(self._offsets, memo), self._heads_first)
+            memo[id(self)] = _made(*parts)
+        return memo[id(self)]
+
     def __repr__(self) -> str:
         return f"NestedTensor(rows={self._lengths().tolist()}, values={tuple(self._rows.shape)})"
 
@@ -208,6 +221,11 @@ class NestedTensor(Tensor):
             f"{config.display_name}.nested: {name} is not there for nested tensors. Use unbind(), "
             "values() or to_padded_tensor()."
         )
+
+
+def _made(values: Tensor, offsets: Tensor, heads_first: bool) -> NestedTensor:
+    """One of the parts that it was pickled as."""
+    return NestedTensor(values, offsets, heads_first=heads_first)
 
 
 def _elementwise(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

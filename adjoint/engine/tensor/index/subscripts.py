@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from numpy import integer
+from numpy import integer, zeros
 
 from adjoint.engine.core.dtype import INT, bool_, int32, int64, uint8
 from adjoint.engine.core.errors import ShapeIndexError
@@ -79,11 +79,9 @@ def _as_tuple(key: Any) -> tuple[Any, ...]:
 
 
 def _entry(x: Tensor, k: Any) -> Any:
-    """One entry in canonical form: None, Ellipsis, slice, int, or an index tensor or mask."""
-    if k is None or k is Ellipsis or isinstance(k, slice):
+    """One entry in canonical form: None, Ellipsis, slice, bool, int, or an index tensor or mask."""
+    if k is None or k is Ellipsis or isinstance(k, (slice, bool)):
         return k
-    if isinstance(k, bool):
-        return HOOKS.array.index_tensor(k, x.device)
     if not is_tensor(k):
         if isinstance(k, str):
             raise TypeError(f"invalid index {k!r}: a string is not an index")
@@ -122,7 +120,7 @@ def _entries(x: Tensor, key: Any) -> list[Any]:
     keys = [_entry(x, k) for k in _as_tuple(key)]
     consumed = 0
     for k in keys:
-        if k is not None and k is not Ellipsis:
+        if k is not None and k is not Ellipsis and not isinstance(k, bool):
             consumed += k.ndim if is_tensor(k) and k.dtype is bool_ else 1
     if consumed > x.ndim:
         if not x.ndim:
@@ -160,13 +158,17 @@ def split_key(x: Tensor, key: Any) -> tuple[Basic, Picks]:
             basic.append(_slice_entry(k, shape[dim]))
             dim += 1
             out += 1
+        elif isinstance(k, bool):  # adds a dimension, and keeps it or empties it
+            basic.append(None)
+            picks.append((out, HOOKS.array.index_tensor(zeros(int(k), "int64"), x.device)))
+            out += 1
         elif isinstance(k, int):
             size = shape[dim]
             if not -size <= k < size:
                 raise IndexError(f"index {k} is out of bounds for dimension {dim} with size {size}")
             basic.append(k + size if k < 0 else k)
             dim += 1
-        elif k.dtype is bool_ and k.ndim == 0:  # adds a dimension, and keeps it or empties it
+        elif k.dtype is bool_ and k.ndim == 0:  # likewise
             basic.append(None)
             picks.append((out, k.reshape(1)))
             out += 1
