@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from adjoint.engine.backends.llvm.ir.machine import machine
 from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
-from adjoint.engine.backends.registers.vector import V, select
+from adjoint.engine.backends.registers.vector import V, select, width
 
 LANES = 8  # windows at a time
 STEPS = (1, 2)  # from a window to the next where vectors are loaded, not gathered
@@ -78,8 +79,8 @@ class PoolingWindow:
 class MaxPool:
     """Writes the kernel of `PoolingWords`."""
 
-    def __init__(self, kind: str, number: str, step: int) -> None:
-        self.kind, self.number, self.step = kind, number, step
+    def __init__(self, kind: str, number: str, step: int, lanes: int) -> None:
+        self.kind, self.number, self.step, self.lanes = kind, number, step, lanes
         self.w = w = CodeWriter()
         fixed, of_window = PoolingWords.word_count(), WindowWords.word_count()
         words = w.words(fixed + RANK * of_window)
@@ -112,7 +113,7 @@ class MaxPool:
         """One row of windows: vectors of them where all taps are inside."""
         w, wide = self.w, self.dims[2]
         left, right = self.word.left, self.word.right
-        last = right - LANES
+        last = right - self.lanes
         stop = select(last >= left, right, left)  # of vectors, if one fits
 
         def one(x: V) -> None:
@@ -121,10 +122,10 @@ class MaxPool:
         def many(x: V) -> None:
             x = w.least(x, last)  # some once more, which gives the same again
             start = x * wide.step + wide.offset
-            self.windows(source, zs, ys, (start, w.whole(0), wide.extent), to + x, LANES)
+            self.windows(source, zs, ys, (start, w.whole(0), wide.extent), to + x, self.lanes)
 
         w.loop(0, left, one)
-        w.loop(left, stop, many, step=LANES)
+        w.loop(left, stop, many, step=self.lanes)
         w.loop(stop, wide.size, one)
 
     def windows(
@@ -189,12 +190,21 @@ class MaxPool:
         return w.gather(source, kind, [here + step * k for k in range(lanes)])
 
 
-def max_pool_text(name: str, kind: str, number: str, step: int) -> Text:
+def windows_at_once(kind: str, number: str, count: int) -> int:
+    """How many windows of a row of so many are made together: a whole register, or LANES.
+
+    Each tap waits for the one before, so that more of them take no longer.
+    """
+    most = machine().bits // max(width(kind), width(number))
+    return most if LANES < most <= count else LANES
+
+
+def max_pool_text(name: str, kind: str, number: str, step: int, lanes: int) -> Text:
     """The kernel of max pooling for a kind of float, of windows so far apart (0: any).
 
     `number` is a kind of whole numbers that has room for how far apart a window's elements are.
     """
-    return MaxPool(kind, number, step).text(name)
+    return MaxPool(kind, number, step, lanes).text(name)
 
 
 # -- channels innermost -------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, Status, double_bits, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import typical
 from adjoint.engine.ops.image.resample import Rule, Rules, inside, is_copied, table
 
 FLOATS = {"float32": "f32", "float64": "f64"}
@@ -108,9 +109,11 @@ def max_steps(
         step = full[-1][4] if full[-1][0] == "window" else 0
         step = step if step in pooling.STEPS else 0
         number = number_of_places(kind, full)
-        function = f"max_pool_{kind}_{number}_{step}"
-        text = partial(pooling.max_pool_text, kind=kind, number=number, step=step)
-        words = pooling.PoolingWords(*starts, planes, *whole_windows(full[-1])).listed()
+        left, right = whole_windows(full[-1])
+        lanes = pooling.windows_at_once(kind, number, typical(right - left))
+        function = f"max_pool_{kind}_{number}_{step}_{lanes}"
+        text = partial(pooling.max_pool_text, kind=kind, number=number, step=step, lanes=lanes)
+        words = pooling.PoolingWords(*starts, planes, left, right).listed()
         for rule in full:
             words += window_words(rule)
         pieces = planes * full[0][2]
