@@ -154,3 +154,43 @@ def test_a_few_little_matrices_are_one_program_and_as_one_by_one(name: str) -> N
     single = [results(*pair) for pair in zip(*given, strict=True)]
     for k, result in enumerate(many):
         ad.testing.assert_close(result, ad.stack([one[k] for one in single]))
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8", "i8", "u1"])
+@pytest.mark.parametrize("lead", [(), (7,), (2, 3), (0,)])
+def test_columns_times_rows_are_the_library_s_to_the_bit(lead: Any, kind: str) -> None:
+    rng = np.random.default_rng(len(lead))
+    x = (rng.standard_normal((*lead, 70, 1)) * 5).astype(kind)
+    y = (rng.standard_normal((*lead, 1, 90)) * 5).astype(kind)
+    if x.size and x.dtype.kind == "f":
+        x[..., :4, 0] = -0.0, 0.0, np.inf, np.nan
+    got = (ad.from_numpy(x) @ ad.from_numpy(y)).numpy()
+    with np.errstate(invalid="ignore"):
+        want = np.matmul(x, y)
+    assert got.shape == want.shape
+    assert got.strides == want.strides
+    np.testing.assert_array_equal(got, want)
+    if got.dtype.kind == "f":
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64, ad.complex64])
+@pytest.mark.parametrize("n", [0, 1, 5, 3000])
+def test_products_of_vectors_are_one_node(n: int, dtype: Any) -> None:
+    x, y = (ad.randn(n, dtype=dtype).requires_grad_() for _ in range(2))
+    for call in (ad.dot, ad.vdot, ad.inner, ad.matmul, lambda x, y: x @ y):
+        out = call(x, y)
+        plain = call(x.detach(), y.detach())
+        assert out.shape == ()
+        assert ad.allclose(out.detach(), plain, rtol=1e-4, atol=1e-4)
+        first = x.conj() if call is ad.vdot else x
+        one = ad.ones((), dtype=dtype)
+        want = ad.autograd.grad((first * y).sum(), (x, y), one, create_graph=True)
+        got = ad.autograd.grad(out, (x, y), one, create_graph=True)
+        for g, w in zip(got, want, strict=True):
+            assert ad.allclose(g, w)
+        if n:
+            again = ad.autograd.grad((got[0] * got[1].detach()).sum().abs(), y)
+            assert again[0].shape == y.shape
+    assert type(ad.dot(x, y).grad_fn).__name__ == "DotBackward0"
+    assert ad.func.vmap(ad.dot)(ad.ones(3, n), ad.ones(3, n)).tolist() == [n] * 3

@@ -147,6 +147,10 @@ NEW: dict[str, Call] = {
     "irfft": lambda x, y: ad.fft.irfft(ad.complex(x, y)),
     "irfft of columns": lambda x, y: ad.fft.irfft(ad.complex(x, y), 5, 0, "forward"),
     "searchsorted": lambda x, y: ad.searchsorted(x[0].sort().values, y),
+    "searched for one": lambda x, y: (
+        ad.searchsorted(x[0].sort().values, y[0, 0]),
+        ad.bucketize(x[1, 1], x[0].sort().values, right=True),
+    ),
     "searched after equals": lambda x, y: ad.searchsorted(x[0].sort().values, x, right=True),
     "bucketize": lambda x, y: ad.bucketize(y, x[1].sort().values, out_int32=True),
     "histc": lambda x, y: ad.histc(x, 4),

@@ -392,6 +392,12 @@ def test_convolutions_and_pooling_have_the_bits_of_the_kernels(seed: int) -> Non
         def resized(x: Any, mode: str = {1: "linear", 2: "bilinear"}[rank]) -> Any:
             return F.interpolate(x, scale_factor=1.5, mode=mode) * 1.0
 
+        def columns(x: Any, given: Any = (kernel, 1, pad, step)) -> Any:
+            found, pull = ad.func.vjp(lambda x: F.unfold(x, *given), x)
+            return [found * 1.0, pull(found * 0.5)[0] * 1.0]
+
+        if rank == 2:
+            assert compare(columns, make)
         written += compare(convolve, make, weight) + compare(derived, make, weight)
         written += compare(largest, make) + compare(mean, make) + compare(resized, make)
     assert written >= 40

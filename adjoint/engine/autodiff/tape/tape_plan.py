@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adjoint.engine.core.operations.record import Record, Rule
+from adjoint.engine.core.operations.small_calls import FLOATS_SUCCEED
 
 # Where a rule's argument comes from; the key beside it is the index or name meant.
 SAVED, SAVED_MANY, GRAD, GRADS, SPEC, SPECS, OUT_SPEC, OUT_SPECS, PARAM, OPTIONAL, CONSTANT = range(
@@ -85,7 +86,10 @@ class TapePlan:
         # Whether of few elements all its rules may be one program (Note [rules of few elements]).
         self.seen = 0
         self.of_few = not (
-            self.hands_on or record.given_a_draw or record.pulls_views or record.fails
+            self.hands_on
+            or record.given_a_draw
+            or record.pulls_views
+            or record.fails not in FLOATS_SUCCEED
         ) and (record.window is None or record.fills_zeros)
         self.noted = self._noted()
 

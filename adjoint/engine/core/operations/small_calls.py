@@ -216,6 +216,9 @@ def runs_by_kernel(record: Any) -> bool:
     return record.compose is None or KERNEL in record.plans
 
 
+# What an operation fails by (`Record.fails`) that none fails by which has a gradient: a divisor of
+# zero is refused among whole numbers.
+FLOATS_SUCCEED = ("", "divisor")
 FEW_ON_TAPE = 1 << 12  # elements of an operand: beyond, a kernel takes longer than what is around
 
 
@@ -233,6 +236,6 @@ def is_sighted(record: Any, arrays: list[Any]) -> bool:
     record.seen += 1
     if record.seen % EVERY or LISTENERS or not runs_by_kernel(record):
         return False
-    if record.fails or record.draws or record.creates or record.opaque:
+    if record.fails not in FLOATS_SUCCEED or record.draws or record.creates or record.opaque:
         return False
     return all(getattr(a, "size", 1) <= FEW_ON_TAPE for a in arrays)

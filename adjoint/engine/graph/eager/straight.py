@@ -30,7 +30,7 @@ from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.large import HALVES, LOOPED
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.return_types import all_types
-from adjoint.engine.core.operations.small_calls import EVERY, runs_by_kernel
+from adjoint.engine.core.operations.small_calls import EVERY, FEW_ON_TAPE, runs_by_kernel
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.eager import enlisted
@@ -161,7 +161,7 @@ class StraightPrograms:
         """
         if sighted:
             self.calls += EVERY - 1
-        return self.find([frozen(key)], tensors, rule, owned, as_is=sighted)
+        return self.find([frozen(key)], tensors, rule, owned, as_is=sighted, of_rule=True)
 
     def find(
         self,
@@ -170,6 +170,7 @@ class StraightPrograms:
         fn: Callable[[], Any],
         owned: Owned,
         as_is: bool = False,
+        of_rule: bool = False,
     ) -> Any:
         """What `fn()` gives, decided by `kind` and the tensors; None: do it as it is.
 
@@ -194,7 +195,9 @@ class StraightPrograms:
             if len(self.by_kind) > KEPT:
                 self.by_kind.clear()  # at once: other threads may be looking
             program = self.by_kind[key] = (
-                program + 1 if program < AFTER else straight_program(tensors, fn, as_is=as_is)
+                program + 1
+                if program < AFTER
+                else straight_program(tensors, fn, as_is=as_is, of_rule=of_rule)
             )
         if program.__class__ is not Straight:
             return None
@@ -219,16 +222,24 @@ class StraightPrograms:
 
 
 def straight_program(
-    tensors: Sequence[Tensor], fn: Callable[[], Any], of_call: bool = False, as_is: bool = False
+    tensors: Sequence[Tensor],
+    fn: Callable[[], Any],
+    of_call: bool = False,
+    as_is: bool = False,
+    of_rule: bool = False,
 ) -> Straight | None:
     """The program of what a function does with tensors, if it can be one and does the same.
 
     One `of_call` has the bits that a public call has as it is: beyond `ROWS`, those of fragments.
+    One `of_rule` may copy what is handed on.
     """
     before = CONTEXT.every_field()
     try:
         with CONTEXT.having(grad_enabled=False, reference=True):
             want, _ = flatten(fn())
+        handed = [of_rule and is_handed_on(x, tensors) for x in want]
+        if any(handed):
+            fn = partial(with_copies, fn, handed)
         program = recorded(tensors, fn, of_call, as_is)
         results = program.kernels(*[t._array for t in tensors])
     except Exception:  # whatever it is, calls go on as before
@@ -241,6 +252,21 @@ def straight_program(
     if any(x is not None and (x.__class__ is not Tensor or x._requires_grad) for x in want):
         return None
     return program if HOOKS.same_arrays(results, arrays) else None
+
+
+def is_handed_on(x: Any, tensors: Sequence[Tensor]) -> bool:
+    """Whether a cotangent is a piece of these tensors, of few elements that lie row by row.
+
+    As it is, what hands one on to one operand were no program for the others either.
+    """
+    if not is_tensor(x) or not any(x._storage is t._storage for t in tensors):
+        return False
+    return x.is_contiguous() and prod(x.shape) <= FEW_ON_TAPE
+
+
+def with_copies(rule: Callable[[], Any], handed: Sequence[bool]) -> list[Any]:
+    """What a rule gives, with copies in the place of what is handed on."""
+    return [x.clone() if copied else x for x, copied in zip(rule(), handed, strict=True)]
 
 
 def recorded(

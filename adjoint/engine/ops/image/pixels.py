@@ -9,6 +9,7 @@ from adjoint.engine.core.dtype import float32
 from adjoint.engine.core.errors import DTypeValueError, ShapeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import Record
 from adjoint.engine.ops.create.ranges import linspace
 from adjoint.engine.ops.image.grid import (
     BICUBIC,
@@ -36,6 +37,43 @@ def _copied(out: Tensor, source: Tensor) -> Tensor:
     return lying_as_images(out.clone() if out._storage is source._storage else out, source)
 
 
+def _shuffled(x: Tensor, factor: int) -> Tensor:
+    *lead, channels, height, width = x.shape
+    r, n = factor, len(lead)
+    out = x.reshape((*lead, channels // (r * r), r, r, height, width))
+    out = out.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return _copied(out.reshape((*lead, channels // (r * r), height * r, width * r)), x)
+
+
+def _unshuffled(x: Tensor, factor: int) -> Tensor:
+    *lead, channels, height, width = x.shape
+    r, n = factor, len(lead)
+    out = x.reshape((*lead, channels, height // r, r, width // r, r))
+    out = out.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
+    return _copied(out.reshape((*lead, channels * r * r, height // r, width // r)), x)
+
+
+def _dealt(x: Tensor, groups: int) -> Tensor:
+    batch, channels, *rest = x.shape
+    out = x.reshape((batch, groups, channels // groups, *rest))
+    return _copied(out.transpose(1, 2).reshape(x.shape), x)
+
+
+# Each is one node of the tape, and its inverse takes a cotangent back.
+PIXEL_SHUFFLE: Record = composite(
+    "pixel_shuffle", _shuffled, lambda g, factor: PIXEL_UNSHUFFLE(g, factor=factor), linear=True
+)
+PIXEL_UNSHUFFLE: Record = composite(
+    "pixel_unshuffle", _unshuffled, lambda g, factor: PIXEL_SHUFFLE(g, factor=factor), linear=True
+)
+CHANNEL_SHUFFLE: Record = composite(
+    "channel_shuffle",
+    _dealt,
+    lambda g, groups: CHANNEL_SHUFFLE(g, groups=g.shape[1] // groups),
+    linear=True,
+)
+
+
 @public(namespaces=SPACES)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels laid out as pixels: (*, C r^2, H, W) -> (*, C, H r, W r).
@@ -54,16 +92,13 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         )
     if r <= 0:
         raise RuntimeError(f"pixel_shuffle: expects a positive upscale_factor, but got {r}")
-    *lead, channels, height, width = input.shape
+    channels = input.shape[-3]
     if channels % (r * r):
         raise ShapeError(
             "pixel_shuffle: expects its input's 'channel' dimension to be divisible by the square "
             f"of upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
         )
-    n = len(lead)
-    x = input.reshape((*lead, channels // (r * r), r, r, height, width))
-    x = x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return _copied(x.reshape((*lead, channels // (r * r), height * r, width * r)), input)
+    return PIXEL_SHUFFLE(input, factor=r)
 
 
 @public(namespaces=SPACES)
@@ -83,17 +118,13 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         )
     if r <= 0:
         raise RuntimeError(f"pixel_unshuffle: expects a positive downscale_factor, but got {r}")
-    *lead, channels, height, width = input.shape
-    for what, extent in (("height", height), ("width", width)):
+    for what, extent in (("height", input.shape[-2]), ("width", input.shape[-1])):
         if extent % r:
             raise ShapeError(
                 f"pixel_unshuffle: expects {what} to be divisible by downscale_factor, but "
                 f"{extent} is not divisible by {r}"
             )
-    n = len(lead)
-    x = input.reshape((*lead, channels, height // r, r, width // r, r))
-    x = x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return _copied(x.reshape((*lead, channels * r * r, height // r, width // r)), input)
+    return PIXEL_UNSHUFFLE(input, factor=r)
 
 
 @public(namespaces=("nn.functional", ""), aliases=("native_channel_shuffle",))
@@ -109,14 +140,13 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             f"channel_shuffle: number of groups to divide channels in must be positive. Value of "
             f"groups: {groups}"
         )
-    batch, channels, *rest = input.shape
+    channels = input.shape[1]
     if channels % groups:
         raise ShapeError(
             f"channel_shuffle: number of channels must be divisible by groups. Got {channels} "
             f"channels and {groups} groups."
         )
-    x = input.reshape((batch, groups, channels // groups, *rest))
-    return _copied(x.transpose(1, 2).reshape(input.shape), input)
+    return CHANNEL_SHUFFLE(input, groups=groups)
 
 
 MODES = {"bilinear": BILINEAR, "nearest": NEAREST, "bicubic": BICUBIC}

@@ -56,6 +56,9 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
             f"inner: the last dimension must match on both input tensors but got shapes "
             f"{list(input.shape)} and {list(other.shape)}"
         )
+    if input.ndim == other.ndim == 1:
+        check_dtypes("inner", input, other)
+        return product(input, other)
     return tensordot(input, other, ([-1], [-1]))
 
 

@@ -99,6 +99,21 @@ DOT = composite(
 )
 
 
+def _conjugate(x: Tensor) -> Tensor:
+    return x.conj() if x.dtype.is_complex else x
+
+
+# The same of two vectors that the tape follows: the library's product, as one node where a row, a
+# column and what becomes of them would be five.
+VECTOR_PRODUCT = composite(
+    "dot",
+    lambda x, y: MATMUL(x.reshape((1, x.shape[0])), y.reshape((y.shape[0], 1))).reshape(()),
+    lambda g, y: g * _conjugate(y),
+    lambda g, x: g * _conjugate(x),
+    operands=("x", "y"),
+)
+
+
 def _in_single(x: Tensor) -> Tensor:
     return x.float() if x.dtype.is_half else x
 
@@ -154,6 +169,8 @@ def product(x: Tensor, y: Tensor) -> Tensor:
             row, column = x._array.reshape(1, -1), y._array.reshape(-1, 1)
             out = MATMUL(HOOKS.array.wrap(row), HOOKS.array.wrap(column))
             return HOOKS.array.wrap(out._array.reshape(()))
+        if m == 1 and a == b and _are_arrays(x, y):
+            return VECTOR_PRODUCT(x, y)
         out = product(x.reshape((1, a[0])), y)
         return out.squeeze(-2 if m > 1 else 0)
     if m == 1:
@@ -181,13 +198,24 @@ def _has_no_history(x: Tensor) -> bool:
     product of 4000 elements.
     """
     return (
-        CONTEXT.plain
-        and x._array.__class__ is ndarray
+        _is_array(x)
         and (x._array.dtype.kind == "f" or x._array.dtype in HALF_DTYPES)
-        and x.layout is strided
         and not (CONTEXT.grad_enabled and x.requires_grad)
         and not (LISTENERS or OVERRIDES.active or HOOKS.wrappers is not None)
     )
+
+
+def _is_array(x: Tensor) -> bool:
+    """Whether a tensor is one of the CPU's, in a plain context."""
+    return CONTEXT.plain and x._array.__class__ is ndarray and x.layout is strided
+
+
+def _are_arrays(x: Tensor, y: Tensor) -> bool:
+    """The same of two vectors of one dtype that has gradients."""
+    if not (_is_array(x) and _is_array(y)):
+        return False
+    kind = x._array.dtype
+    return kind.kind in "fc" and kind == y._array.dtype
 
 
 def _need(name: str, argument: str, x: Any, ndim: int) -> None:

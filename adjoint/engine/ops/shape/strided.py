@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.layout import ordered_strides
-from adjoint.engine.core.operations.families import linear
+from adjoint.engine.core.operations.families import composite, linear
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.spec import Spec, wrap_dim
@@ -107,12 +107,35 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     """
     if not input.ndim:
         raise ShapeIndexError("diag_embed: needs at least one dimension, received a 0-d tensor")
-    params = _diagonal_params("diag_embed", input.ndim + 1, offset, dim1, dim2)
-    shape = list(input.shape[:-1])
-    size = input.shape[-1] + abs(offset)
-    for d in sorted((params["dim1"], params["dim2"])):
+    return DIAG_EMBED(input, **_diagonal_params("diag_embed", input.ndim + 1, offset, dim1, dim2))
+
+
+def _embedded(x: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    shape = list(x.shape[:-1])
+    size = x.shape[-1] + abs(offset)
+    for d in sorted((dim1, dim2)):
         shape.insert(d, size)
-    return scatter(input.new_zeros(shape), input, (DIAGONAL, params))
+    return scatter(x.new_zeros(shape), x, _diagonal_of(offset, dim1, dim2))
+
+
+def _diagonal_of(offset: int, dim1: int, dim2: int) -> tuple[Record, dict[str, int]]:
+    """A link of a chain of views."""
+    return DIAGONAL, {"offset": offset, "dim1": dim1, "dim2": dim2}
+
+
+# As one node of the tape each, like the copy of a diagonal and its sum below.
+DIAG_EMBED: Record = composite(
+    "diag_embed",
+    _embedded,
+    lambda g, offset, dim1, dim2: DIAGONAL(g, offset=offset, dim1=dim1, dim2=dim2),
+    linear=True,
+)
+DIAG: Record = composite(
+    "diag",
+    lambda x, offset: DIAGONAL(x, offset=offset, dim1=0, dim2=1).clone(),
+    lambda g, x_spec, offset: scatter(g.new_zeros(x_spec.shape), g, _diagonal_of(offset, 0, 1)),
+    linear=True,
+)
 
 
 @public(method=True, out=True)
@@ -128,7 +151,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     if input.ndim == 1:
         return diag_embed(input, diagonal)
     if input.ndim == 2:
-        return DIAGONAL(input, offset=diagonal, dim1=0, dim2=1).clone()
+        return DIAG(input, offset=diagonal)
     raise ShapeError(f"diag: supports 1D or 2D tensors, received {input.ndim}D")
 
 
@@ -151,7 +174,17 @@ def trace(input: Tensor) -> Tensor:
         raise ShapeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     if input.dtype is bool_:
         raise NotImplementedError("trace: not implemented for bool. Convert it, e.g. with .int().")
-    return diagonal(input).sum()
+    return TRACE(input) if input.dtype.is_inexact else diagonal(input).sum()
+
+
+def _trace_vjp(g: Tensor, x_spec: Spec) -> Tensor:
+    on_diagonal = g.expand((min(x_spec.shape),))
+    return scatter(g.new_zeros(x_spec.shape), on_diagonal, _diagonal_of(0, 0, 1))
+
+
+TRACE: Record = composite(
+    "trace", lambda x: DIAGONAL(x, offset=0, dim1=0, dim2=1).sum(), _trace_vjp, linear=True
+)
 
 
 # -- sliding windows ----------------------------------------------------------------------------

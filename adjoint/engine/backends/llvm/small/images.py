@@ -22,6 +22,7 @@ from adjoint.engine.backends.llvm.small.operations import pick, product, select,
 from adjoint.engine.backends.llvm.small.rows import Array, NoRow, RowWriter, Spot, writes
 from adjoint.engine.backends.llvm.small.rows import written as written
 from adjoint.engine.ops.image import convolution as ops
+from adjoint.engine.ops.image.fold import FOLD_WINDOWS, UNFOLD_WINDOWS
 from adjoint.engine.ops.image.pooling import MAX_POOL
 from adjoint.engine.ops.image.resample import RESAMPLE, Rule
 
@@ -123,6 +124,33 @@ def write_convolution_transpose(
         where = (slice(None), slice(None), *tap_slices(tap, stride, dilation, counts))
         part = target.seen(target.array[where])
         w.ufunc(np.add, part, part, columns.seen(columns.array[(slice(None), *tap)]))
+    back = tuple([(-a, -b) for a, b in padding])
+    return w.copy(within(w, total, back), w.scratch(out))
+
+
+@writes(UNFOLD_WINDOWS)
+def write_unfold(
+    w: RowWriter, out: Array, x: Spot, kernel: Shape, stride: Shape, padding: Pairs, dilation: Shape
+) -> Spot:
+    x = within(w, x, padding)
+    counts = fitting(x.array.shape[2:], kernel, stride, dilation)
+    return in_rows(w, x.seen(windows(np, x.array, kernel, stride, dilation, counts)))
+
+
+@writes(FOLD_WINDOWS)
+def write_fold(
+    w: RowWriter, out: Array, x: Spot, kernel: Shape, stride: Shape, padding: Pairs, dilation: Shape
+) -> Spot:
+    require_plain(x, x)
+    counts, lead = x.array.shape[2 + len(kernel) :], x.array.shape[:2]
+    spans = zip(counts, kernel, stride, dilation, strict=True)
+    sizes = [(m - 1) * s + d * (k - 1) + 1 for m, k, s, d in spans]
+    total = w.scratch(np.empty((*lead, *sizes), out.dtype))
+    w.copy(w.constant(0, out.dtype), total)
+    every = (slice(None), slice(None))
+    for tap in indices(*map(range, kernel)):
+        part = total.seen(total.array[(*every, *tap_slices(tap, stride, dilation, counts))])
+        w.ufunc(np.add, part, part, x.seen(x.array[(*every, *tap)]))
     back = tuple([(-a, -b) for a, b in padding])
     return w.copy(within(w, total, back), w.scratch(out))
 

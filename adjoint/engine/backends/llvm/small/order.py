@@ -130,12 +130,12 @@ def write_searchsorted(w: RowWriter, out: Array, x: Spot, y: Spot, right: bool) 
     alike = sequence.dtype == values.dtype and sequence.dtype.isnative
     if sequence.ndim != 1 or not alike or sequence.dtype.char not in order_loops.ELEMENTS:
         raise NoRow
-    if not values.flags.c_contiguous or not out.ndim:  # which NumPy goes through in one go
+    if not values.flags.c_contiguous:  # which NumPy goes through in one go
         raise NoRow
-    place, step = w.scratch(out), sequence.strides[0]
-    steps = [(0,) * out.ndim, values.strides, place.array.strides]
+    place, step, shape = w.scratch(out), sequence.strides[0], out.shape or (1,)
+    steps = [(0,) * len(shape), *[a.reshape(shape).strides for a in (values, place.array)]]
     loop, sizes = w.loop(f"search_{sequence.dtype.char}"), (len(sequence), int(right))
-    w.call(loop, [x, y, place], out.shape, steps, sizes, (step,))
+    w.call(loop, [x, y, place], shape, steps, sizes, (step,))
     return place
 
 

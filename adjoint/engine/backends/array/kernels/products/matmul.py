@@ -29,7 +29,7 @@ def matmul(xp: Any, x: Any, y: Any) -> Any:
     if xp is not np and STREAM_CAPTURE.graph is not None:
         return STREAM_CAPTURE.graph.product(x, y)
     if dtype is y.dtype and dtype in _DIRECT:  # the path that must be quick
-        if len(y) == 1 and xp is np and _is_outer(x, y):
+        if y.shape[-2] == 1 and xp is np and _is_outer(x, y):
             return _outer(x, y)
         return _by_rows(xp, xp.matmul(x, y))
     if dtype != y.dtype or dtype.kind == "b":
@@ -42,15 +42,19 @@ def matmul(xp: Any, x: Any, y: Any) -> Any:
 
 
 def _is_outer(x: Any, y: Any) -> bool:
-    """Whether these are one column and one row of real numbers, for a result of some size."""
-    column, row = x.shape, y.shape
-    if len(column) != 2 or len(row) != 2 or column[1] != 1 or x.dtype.kind == "c":
+    """Whether these are one column and one row, or stacks of as many, for a result of some size.
+
+    Of real numbers, and of sizes that fit: of others the library says what is wrong.
+    """
+    columns, rows = x.shape, y.shape
+    if columns[:-2] != rows[:-2] or columns[-1] != 1 or x.dtype.kind == "c":
         return False
-    return bool(column[0] * row[1] >= OUTER)
+    return bool(x.size * rows[-1] >= OUTER)
 
 
 def _outer(x: Any, y: Any) -> Any:
-    """Their product, a term for each element: the library's takes four times as long.
+    """Their product, a term for each element: the library's takes four times as long, and ten
+    times as long of stacks, whose matrices it takes one by one.
 
     Sums begin with 0, which such a term may lack the sign of.
     """
