@@ -460,10 +460,10 @@ def is_scattered(p: TiledProduct, columns: int) -> bool:
     Wide registers wait longer for such lines than they need for all products of them.
     """
     m, n, k = map(typical, p.sizes)
-    if not p.b.rows_lie or typical(parts_of(n, columns)) == 1 or m < MANY:
+    if not p.b.rows_lie or typical(parts_of(n, columns)) == 1:
         return False
     size = p.batch * n * k * p.c.base.buffer.dtype.itemsize
-    return has_wide_registers() or LARGE <= typical(size) <= 8 * LARGE
+    return has_wide_registers() or (m >= MANY and LARGE <= typical(size) <= 8 * LARGE)
 
 
 def rows_to_copy(a: Matrix, tile: Tile) -> tuple[bool, bool]:
