@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 from adjoint.compiler import compile
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
+from adjoint.engine.backends.llvm.runtime import jit
 from adjoint.engine.backends.llvm.templates.product import cutting as planned
-from adjoint.engine.backends.llvm.templates.product import tiles
+from adjoint.engine.backends.llvm.templates.product import packing, tiles
 
 LAYOUTS = ("nn", "nt", "tn", "tt", "ss")  # rows contiguous, columns contiguous, neither
 TILE = tiles.outer_tile("f32")
@@ -331,6 +333,7 @@ def test_wide_products_are_cut_evenly() -> None:
 TALL = [
     (72, 40, 300), (97, 101, 33), (25, 130, 512), (31, 401, 519), (130, 430, 263), (12, 16, 7),
     (16, 17, 64), (23, 75, 600), (10, 40, 33), (2, 150, 70), (3, 65, 513), (7, 99, 30), (8, 48, 5), (150, 90, 1024),
+    (140, 200, 70), (133, 90, 1030),
 ]  # fmt: skip
 
 
@@ -363,6 +366,53 @@ def test_tall_tiles(
         np.testing.assert_allclose(x.numpy(), want, rtol=tolerance, atol=tolerance)
         above = np.maximum(want + 1, 0)
         np.testing.assert_allclose(ended.numpy(), above, rtol=tolerance, atol=tolerance)
+
+
+def test_tall_tiles_beside_rows_that_repeat(anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of B that are read where they lie may be one row, and those of A too."""
+    monkeypatch.setattr(tiles, "registers", lambda: (512, 32, False))
+    monkeypatch.setattr(tiles, "has_masks", lambda: True)
+    rng = np.random.default_rng(6)
+    a, b = rng.standard_normal((70, 29)), rng.standard_normal((1, 75))
+    fn = compile(lambda a, b: (a @ b.expand(29, 75), a[:1].expand(61, 29) @ b.expand(29, 75)))
+    for got, left in zip(fn(ad.tensor(a), ad.tensor(b)), (a, a[:1].repeat(61, 0)), strict=True):
+        np.testing.assert_allclose(got.numpy(), left @ b.repeat(29, 0), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no mprotect")
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("wide_registers", [False, True])
+def test_panels_beside_numpy(
+    kind: str, wide_registers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `move` says it does: every width, rest and order; neither end is gone beyond."""
+    monkeypatch.setattr(packing, "has_wide_registers", lambda: wide_registers)
+    lanes = 512 // int(kind[1:])
+    dtype, rng = np.dtype(kind.replace("f32", "f4").replace("f64", "f8")), np.random.default_rng(7)
+    for wide in (12, lanes, 2 * lanes, 3 * lanes, 4 * lanes) if wide_registers else (16, 4, 8):
+        w = CodeWriter()
+        packing.move(w, kind, wide, *w.words(packing.NUMBERS))
+        text, needed = w.finish("moved")
+        code = jit.link(jit.assemble("\n".join(sorted(needed)) + "\n" + text))
+        run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+            code.address("moved")
+        )
+        for p, q, pad in product((1, 7, wide - 1, wide, 2 * wide, 4 * wide + 5), (1, 5), (1, wide)):
+            stop = -(-p // pad) * pad
+            panels, jump = -(-stop // wide), wide * q
+            for turned in (False, True):
+                source = at_the_end(rng.standard_normal((p, q) if turned else (q, p)).astype(dtype))
+                held = (panels - 1) * jump + (q - 1) * wide + (stop - 1) % wide + 1
+                target = at_the_end(np.full(held, 9, dtype))
+                along = (q, 1) if turned else (1, p)
+                numbers = (source.ctypes.data, target.ctypes.data, *along, wide, jump, p, stop, q)
+                words = np.array(numbers, np.int64)
+                run(words.ctypes.data, 0, 1)
+                want = np.full(panels * jump, 9, dtype)
+                for i, j in product(range(stop), range(q)):
+                    x = 0 if i >= p else source[i, j] if turned else source[j, i]
+                    want[i // wide * jump + i % wide + j * wide] = x
+                np.testing.assert_array_equal(target, want[: target.size])
 
 
 def test_tiles_of_wide_registers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

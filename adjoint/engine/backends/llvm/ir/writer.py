@@ -82,6 +82,10 @@ class CodeWriter:
         """Where an element lies."""
         return self.code.let(f"getelementptr {type_text(kind, 1)}, ptr {base}, i64 {index.ref}")
 
+    def unknown(self, x: V) -> V:
+        """The same whole number, of which LLVM does not know how it was made."""
+        return self.code.value(self.code.let(f'call i64 asm "", "=r,0"(i64 {x.ref})'), "i64", 1)
+
     def load(self, base: str, kind: str, index: V, lanes: int = 1) -> V:
         """Neighbouring elements."""
         where = self.at(base, kind, index)

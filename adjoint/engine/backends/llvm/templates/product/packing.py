@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.llvm.templates.product.tiles import has_wide_registers
-from adjoint.engine.backends.llvm.templates.product.wide_packing import WideMove
+from adjoint.engine.backends.llvm.templates.product.wide_packing import TOGETHER, WideMove
 from adjoint.engine.backends.registers.vector import V, select, width
 
 SQUARE = 16  # bytes of the vectors that a square is turned with
@@ -20,6 +20,8 @@ def move(w: CodeWriter, kind: str, wide: int | V, *numbers: V) -> None:
     `wide` may be known at run time alone.
     """
     if has_wide_registers():
+        if isinstance(wide, int) and wide * width(kind) > TOGETHER * LINE * 8:
+            raise ValueError(f"panels of {wide} columns are wider than the routine copies at once")
         name = f"adjoint_move_{kind}"
         w.routine(name, NUMBERS + 1, lambda inner, given: WideMove(inner, kind, given).write())
         w.call(name, [*numbers, w.whole(wide) if isinstance(wide, int) else wide])

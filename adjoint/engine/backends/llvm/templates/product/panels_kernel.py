@@ -7,15 +7,22 @@ Note [tall tiles]
 
     Twelve rows that are a power of two apart share sets of the nearest cache, which then keeps none
     of them. So where enough columns use them, rows of A are copied into panels of twelve, whose
-    elements of one depth are neighbours; else they are read where they lie. The text is one: from
-    four of the twelve rows on, two more are reached by one stride and by two.
+    elements of one depth are neighbours; else they are read where they lie. The text is one.
 
     A piece goes through all panels of B, which come from a far cache, once for few rows. So while
-    tiles are made of one panel the next is asked for, half a line in each turn; where B is read
-    where it lies, rows that come soon. Of the result, all that a tile adds to is read before any of
-    it is written: rows that are a multiple of 4096 bytes apart look alike to the processor, which
-    would let each read wait for the write before it. Results are written by masks, whole ones too,
-    and a lower tile that has no four rows makes its last one again: so a tile ends in one way.
+    its first two tiles are made of one panel the next is asked for, every second line by each;
+    where B is read where it lies, rows that come soon. Of the result, all that a tile adds to is
+    read before any of it is written: rows that are a multiple of 4096 bytes apart look alike to the
+    processor, which would let each read wait for the write before it. Results are written by masks,
+    whole ones too, and a lower tile that has no four rows makes its last one again: so a tile ends
+    in one way.
+
+Note [turns of tall tiles]
+    The processor takes four instructions a cycle, and a turn has 24 products for twelve cycles, so
+    that what else there is counts: 14 loads, one line that is asked for, and steps. All rows are
+    reached from two addresses, by multiples of one, three and five strides that loads can add by
+    themselves. LLVM would make all addresses of one, by ten additions in each turn: that they
+    are sums is hidden from it.
 """
 
 from __future__ import annotations
@@ -38,10 +45,13 @@ from adjoint.engine.backends.llvm.templates.product.packing import move
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile
 from adjoint.engine.backends.registers.vector import V, mad, select, width
 
-REACH = 3  # rows behind one register: its own, one and two strides on
+# Rows of a tile by the two addresses they are reached from: a stride, or three or five of them, so
+# many times.
+BEHIND = (
+    (0, ((1, 0), (1, 1), (1, 2), (3, 1), (1, 4), (5, 1), (3, 2), (1, 8), (5, 2))),
+    (7, ((1, 0), (1, 2), (1, 4))),
+)
 LOWER = 4  # rows of lower tiles
-ASKED = 48  # depth from which on lines of the result are asked for before sums are made
-SHARE = LINE // 2  # bytes of the next panel that are asked for in a turn
 AHEAD = 16  # rows of B that are asked for before they are needed, where they lie
 COPY_BYTES = 192 * 1024  # of the rows of A that a piece copies, at most
 
@@ -116,42 +126,56 @@ class PanelsKernel(ProductKernel):
     # -- sums -----------------------------------------------------------------------------------
 
     def sums(self, at: Meeting, tile: Tile, i: V) -> list[V]:
-        """The sums of a tile."""
+        """The sums of a tile (Note [turns of tall tiles])."""
         w, kind = self.w, self.kind
         behind = self.places(at, tile, i)
-        asked = [] if tile.rows == LOWER else self.asked(at, i)
+        step, along = at.a.k * self.item, at.along * self.item
+        ahead = None if tile.rows == LOWER else self.asked(at, i)
+        moving = 1 + len(behind)
 
-        def turn(k: V, *before: V) -> list[V]:
-            for base, step, near in asked:
-                w.prefetch(w.at(base, kind, k * step), 0, near=near)
-            here = w.at(at.panel, kind, k * at.along)
+        def turn(_: V, *before: V) -> list[V]:
+            here, *bases = map(w.unknown, before[:moving])
             columns = [
-                w.load(here, kind, w.whole(v * tile.lanes), tile.lanes) for v in range(tile.vectors)
+                w.load(w.pointer(here), kind, w.whole(v * tile.lanes), tile.lanes)
+                for v in range(tile.vectors)
             ]
-            places = iter(before)
+            places = iter(before[moving:])
             after: list[V] = []
-            for base, offsets in behind:
-                found = w.at(base, kind, k * at.a.k)
-                for offset in offsets:
-                    spread = w.code.splat(w.load(found, kind, offset), tile.lanes)
+            for base, (_, rows) in zip(bases, behind, strict=True):
+                for apart, times in rows:
+                    found = w.behind(w.pointer(base), apart * times)
+                    spread = w.code.splat(w.load(found, kind, w.whole(0)), tile.lanes)
                     after += [mad(y, spread, next(places)) for y in columns]
-            return after
+            if ahead is not None:
+                w.prefetch(w.behind(w.pointer(here), ahead), 0, near=2)
+            return [here + along, *(base + step for base in bases), *after]
 
-        if tile == self.tile:
-            self.ask_for(at, i)
         zero = [w.code.const(0, kind, tile.lanes)] * (tile.rows * tile.vectors)
-        return w.loop(0, at.depth, turn, zero)
+        first = [w.address(at.panel), *(base for base, _ in behind), *zero]
+        found = w.loop(0, at.depth, turn, first)[moving:]
+        if tile.rows == LOWER:
+            return found
+        numbers = [first + odd * times for first, rows in BEHIND for odd, times in rows]
+        wide = tile.vectors
+        by_row = {r: found[n * wide : (n + 1) * wide] for n, r in enumerate(numbers)}
+        return [x for r in range(tile.rows) for x in by_row[r]]
 
-    def places(self, at: Meeting, tile: Tile, i: V) -> list[tuple[str, list[V]]]:
-        """Where a tile's rows begin: some pointers, and the rows that are so far behind each."""
+    def places(self, at: Meeting, tile: Tile, i: V) -> list[tuple[V, list[tuple[V, int]]]]:
+        """Where a tile's rows begin: some addresses, and how far rows are behind each.
+
+        That is so many times a number of bytes.
+        """
         w, kind, row, high = self.w, self.kind, at.a.row, self.tile.rows
         panel = i.quotient(high)
-        start = w.at(at.a.start, kind, panel * at.a.panel + (i - panel * high) * row)
-        none = w.whole(0)
+        start = w.address(w.at(at.a.start, kind, panel * at.a.panel + (i - panel * high) * row))
+        row = row * self.item
         if tile.rows == LOWER:
-            return [(w.at(start, kind, r * row), [none]) for r in self.steps(at, tile, i)]
-        bases = [w.at(start, kind, row * r) for r in range(0, tile.rows, REACH)]
-        return [(base, [none, row, row * 2]) for base in bases]
+            none = w.whole(0)
+            return [(start + r * row, [(none, 0)]) for r in self.steps(at, tile, i)]
+        apart = {1: row, 3: row * 3, 5: row * 5}
+        return [
+            (start + row * r, [(apart[odd], times) for odd, times in rows]) for r, rows in BEHIND
+        ]
 
     def steps(self, at: Meeting, tile: Tile, i: V) -> list[V]:
         """How many rows those of a tile are behind its first."""
@@ -164,29 +188,18 @@ class PanelsKernel(ProductKernel):
         left = at.rows - 1 - i
         return [self.w.least(left, r) for r in range(tile.rows)]
 
-    def asked(self, at: Meeting, i: V) -> list[tuple[str, V, int]]:
-        """What is asked for in a turn: from where on, how far on by the turn, how near."""
-        w, share = self.w, SHARE // self.item
-        in_place = at.jump.eq(self.tile.columns)  # no panel: columns are B's own
-        done = i.quotient(self.tile.rows) * at.depth * share
-        later = select(in_place, w.whole(0), at.jump + done)
-        soon = select(in_place, at.along * AHEAD, w.whole(0))
-        return [
-            (w.at(at.panel, self.kind, later), select(in_place, w.whole(0), w.whole(share)), 2),
-            (w.at(at.panel, self.kind, soon), at.along, 3),
-        ]
+    def asked(self, at: Meeting, i: V) -> V:
+        """How many bytes behind a turn's columns lies what is asked for; 0: nothing is.
 
-    def ask_for(self, at: Meeting, i: V) -> None:
-        """Have the lines of the result brought while sums are made."""
-        w, tile = self.w, self.tile
-        size = tile.columns * self.item
-
-        def row(r: V) -> None:
-            here = w.at(at.c, self.kind, (i + r) * self.word.c_row + at.column)
-            for start in range(0, size, LINE):
-                w.prefetch(here, start)
-
-        w.when(at.depth > ASKED, lambda: w.loop(0, w.whole(tile.rows), row))
+        What does not exist would be looked up in vain each time, which takes long.
+        """
+        w, columns = self.w, self.tile.columns
+        in_place = at.jump.eq(columns)  # no panel: columns are B's own
+        shared = at.jump.eq(self.word.b_panel)
+        follows = at.column + columns < select(shared, self.word.n, at.end)
+        line = i.quotient(self.tile.rows) * LINE  # the first tile asks for even ones, then odd ones
+        later = select(follows & (line <= LINE), at.jump * self.item + line, w.whole(0))
+        return select(in_place, at.along * (AHEAD * self.item), later)
 
     # -- results --------------------------------------------------------------------------------
 

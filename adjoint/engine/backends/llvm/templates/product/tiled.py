@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from adjoint.engine.backends.llvm.ir.writer import LINE
 from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     address,
     kind_of,
@@ -59,6 +60,7 @@ SMALL = 4096  # elements that are all there is, up to which columns that lie rig
 MEETING = 2048  # bytes: rows a multiple of it apart share sets of the nearest cache
 USED_MEETING, USED = 96, 384  # columns from which on such rows, and others, are put in panels
 PANELS = 4  # of rows, which a piece puts in order
+ROW_SKEW = 4  # elements between rows of them: panels shall lie in different sets of a cache
 SIDE = 64  # depth up to which rows that lie side by side are not copied
 THIN = 8  # columns up to which sums go along the depth
 MANY = 64  # rows from which on it is worth a launch to have them do so
@@ -359,13 +361,13 @@ def tiles(p: TiledProduct) -> None:
     if copies and (typical(parts_of(n, columns)) > 1 or p.lasts(p.a.base.buffer)):
         p.a = in_row_panels(p, tile) if tall else in_rows(p, p.a)
         copies, across = False, False
-        a_step, a_panel = 1, tile.rows * k
+        a_step, a_panel = 1, tile.rows * p.a.row
     direct = reads_columns(p)
     ready, panel = (n, tile.columns) if direct else (0, 0)
     shared = typical(parts_of(m, part)) > 1 or p.lasts(p.b.base.buffer)
     if not direct and (shared or is_scattered(p, columns)):
         p.b = in_panels(p, tile)
-        ready, panel = rounded(n, tile.columns), tile.columns * k
+        ready, panel = rounded(n, tile.columns), apart_by(p, tile.columns * k)
     block = computed(block_depth, k, deepest(p.kind, tile, part, (copies, across, tall)))
     # Where panels are read in B itself, the last may be a part of one, which alone is packed.
     strip = tile.columns
@@ -455,13 +457,13 @@ def is_scattered(p: TiledProduct, columns: int) -> bool:
     """Whether pieces that packed their own columns would read a line or two of each of many rows.
 
     A launch that goes along the rows takes half the time, while what it writes stays in a cache.
+    Wide registers wait longer for such lines than they need for all products of them.
     """
-    if has_wide_registers():  # lines asked for ahead come as soon: 96x384x2080 takes a twelfth less
-        return False
     m, n, k = map(typical, p.sizes)
+    if not p.b.rows_lie or typical(parts_of(n, columns)) == 1:
+        return False
     size = p.batch * n * k * p.c.base.buffer.dtype.itemsize
-    several = typical(parts_of(n, columns)) > 1
-    return p.b.rows_lie and several and m >= MANY and LARGE <= typical(size) <= 8 * LARGE
+    return has_wide_registers() or (m >= MANY and LARGE <= typical(size) <= 8 * LARGE)
 
 
 def rows_to_copy(a: Matrix, tile: Tile) -> tuple[bool, bool]:
@@ -531,27 +533,39 @@ def in_rows(p: TiledProduct, given: Matrix) -> Matrix:
     return Matrix(base, given.shape, k, 1, p.ranges[1] * m * k, m * k)
 
 
+def apart_by(p: TiledProduct, size: int) -> int:
+    """How far panels of so many elements are apart: on wide registers no power of two."""
+    return size + LINE // p.c.base.buffer.dtype.itemsize if has_wide_registers() else size
+
+
 def in_row_panels(p: TiledProduct, tile: Tile) -> Matrix:
     """A in panels of a tile's rows: those of one depth are neighbours."""
     m, k = p.a.shape
-    member = rounded(m, tile.rows) * k
-    part = (tile.rows * PANELS, k)
-    to = (tile.rows, tile.rows * k, tile.rows)
-    base = order(p, p.a.turned, to, part, tile.rows * PANELS * k, member, tile.rows)
-    return Matrix(base, p.a.shape, k, tile.rows, p.ranges[1] * member, member)
+    high = tile.rows
+    row = k + ROW_SKEW
+    jump = high * row
+    member = parts_of(m, high) * jump
+    if p.a.turned.rows_lie:  # read along memory
+        deep = computed(max, parts_of(k, PIECES), GROUP)
+        part, size = (m, deep), high * deep
+    else:
+        part, size = (high * PANELS, k), jump * PANELS
+    base = order(p, p.a.turned, (high, jump, high), part, size, member, high)
+    return Matrix(base, p.a.shape, row, high, p.ranges[1] * member, member)
 
 
 def in_panels(p: TiledProduct, tile: Tile) -> Matrix:
     """B in panels of a tile's columns: from a row of one to the next it is that many elements."""
     k, n = p.b.shape
     columns, wide = tile.columns, width_of(p)
-    member = rounded(n, columns) * k
+    panel = apart_by(p, columns * k)
+    member = parts_of(n, columns) * panel
     if p.b.rows_lie:  # parts of some rows, else of some columns: read along memory
         assert columns == wide  # the launch's own panels are those of its tile
         rows = computed(max, parts_of(k, PIECES), GROUP)
-        part, size, jump = (n, rows), rows * columns, columns * k
+        part, size, jump = (n, rows), rows * columns, panel
     else:  # a part is a panel, of which the launch's are neighbours
-        part, size, jump = (columns, k), columns * k, wide
+        part, size, jump = (columns, k), panel, wide
     base = order(p, p.b, (columns, jump, columns), part, size, member, wide)
     return Matrix(base, p.b.shape, columns, 1, p.ranges[1] * member, member)
 

@@ -4,6 +4,11 @@ Note [turned panels]
     A matrix whose columns are contiguous is turned while it is copied: of as many rows as a vector
     has lanes, 16 bytes each are read, four vectors are made of them so that what lies side by side
     in a quarter of one is turned within that quarter, and each result is a whole line of a panel.
+
+Note [copied panels]
+    Where rows are contiguous, four vectors of one are copied in a turn, which are one panel, two or
+    four. Which lanes of them a panel has does not change from turn to turn, so that a panel of
+    twelve takes no longer than one of sixteen; only the last turn of a row has masks of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.registers.vector import V, select, width
 
 AHEAD = 8  # rows that are asked for before they are copied: they may be far apart
+TOGETHER = 4  # vectors that are copied in a turn; a panel is no wider
 QUARTER = 16  # bytes
 NUMBERS = 10  # of the routine
 
@@ -40,33 +46,47 @@ class WideMove:
         w.when(~squares & ~rows, lambda: self.each_panel(self.single))
 
     def copy(self) -> None:
-        """p lies along memory on both sides."""
+        """p lies along memory on both sides (Note [copied panels])."""
         w, kind, lanes = self.w, self.kind, self.lanes
+        none = w.whole(0)
+        vectors = (self.wide + (lanes - 1)).quotient(lanes)  # of a panel
+        panels = w.most(w.whole(TOGETHER).quotient(vectors), 1)
+        stride, jump = panels * self.wide, panels * self.jump
+        count = self.p_count.quotient(stride)
+        rest, padded = self.p_count - count * stride, self.p_stop - count * stride
+        places: list[tuple[V, V]] = []
+        whole, held, kept = [], [], []
+        for i in range(TOGETHER):
+            panel, inside = w.split(w.whole(i), vectors)
+            start, inside = panel * self.wide, inside * lanes
+            places.append((start + inside, panel * self.jump + inside))
+            # Of panels of three vectors one is copied in a turn: the fourth vector is none.
+            whole.append(self.below(select(panel < panels, self.wide, none), inside))
+            held.append(self.below(rest - start, inside))
+            kept.append(self.below(padded - start, inside))
+
+        def some(row: str, later: str, to: str, held: list[V], kept: list[V]) -> None:
+            for (source, target), mine, theirs in zip(places, held, kept, strict=True):
+                w.prefetch(w.at(later, kind, source), 0)
+                w.store_some(theirs, w.load_some(mine, kind, row, source), to, target)
 
         def q_turn(q: V) -> None:
             row = w.at(self.source, kind, q * self.along_q)
             later = w.at(row, kind, self.along_q * AHEAD)
             to = w.at(self.target, kind, q * self.step)
 
-            def panel(number: V) -> None:
-                start, here = number * self.wide, w.at(to, kind, number * self.jump)
-                held, kept = self.p_count - start, self.p_stop - start
-                whole = w.least(held, self.wide)
-                whole = whole - whole.modulo(lanes)
+            def turn(number: V) -> None:
+                start = number * stride
+                here = w.at(to, kind, number * jump)
+                some(w.at(row, kind, start), w.at(later, kind, start), here, whole, whole)
 
-                def vector(p: V) -> None:
-                    w.prefetch(w.at(later, kind, start + p), 0)
-                    w.store(w.load(row, kind, start + p, lanes), here, p)
+            def last() -> None:
+                start = count * stride
+                here = w.at(to, kind, count * jump)
+                some(w.at(row, kind, start), w.at(later, kind, start), here, held, kept)
 
-                def part(p: V) -> None:
-                    w.prefetch(w.at(later, kind, start + p), 0)
-                    x = w.load_some(self.below(held, p), kind, row, start + p)
-                    w.store_some(self.below(kept, p), x, here, p)
-
-                w.loop(0, whole, vector, step=lanes)
-                w.loop(whole, w.least(kept, self.wide), part, step=lanes)
-
-            w.loop(0, (self.p_stop + (self.wide - 1)).quotient(self.wide), panel)
+            w.loop(0, count, turn)
+            w.when(padded > 0, last)
 
         w.loop(0, self.q_count, q_turn)
 
