@@ -722,3 +722,19 @@ def test_parameters_are_looked_at_once(
         net(ad.ones(8, 64, device="cuda")).square().mean().backward()
         optimizer.step()
     assert len(looked) <= 2
+
+
+def test_what_a_replay_finds_is_told() -> None:
+    table = ad.randn(10, 4, device="cuda")
+    at = ad.zeros(2, dtype=ad.int64, device="cuda")
+    F.embedding(at, table)
+    graph = ad.cuda.CUDAGraph()
+    with ad.cuda.graph(graph):
+        F.embedding(at, table)
+    graph.replay()
+    ad.cuda.synchronize()
+    at.fill_(99)
+    graph.replay()
+    with pytest.raises(IndexError, match="99"):
+        ad.cuda.synchronize()
+    ad.cuda.synchronize()  # once

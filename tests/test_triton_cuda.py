@@ -207,6 +207,44 @@ def test_results_that_are_held_stay() -> None:
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
+def test_products_that_are_held_stay() -> None:
+    """Captured products know where their results are put."""
+    w = ad.randn(256, 256, device="cuda") / 16
+
+    def products(x: Any) -> Any:
+        for _ in range(4):
+            x = x @ w
+        return x, x @ w
+
+    compiled = ad.compile(products)
+    given = [ad.randn(64, 256, device="cuda") for _ in range(16)]
+    for got, x in zip([compiled(x) for x in given], given, strict=True):
+        ad.testing.assert_close(got, products(x), **FINE)
+
+
+def test_calls_on_several_streams_are_in_order() -> None:
+    """Of one program, and of two whose products share a workspace; read where they were made."""
+    w = ad.randn(512, 512, device="cuda") / 22
+
+    def products(x: Any) -> Any:
+        for _ in range(4):
+            x = (x @ w).tanh()
+        return x
+
+    both = ad.compile(products), ad.compile(lambda x: products(x) * 2)
+    given = [ad.randn(64, 512, device="cuda") for _ in range(48)]
+    want = [products(x).sum(1) * (1 + k % 2) for k, x in enumerate(given)]
+    streams = [ad.cuda.Stream() for _ in range(3)]
+    ad.cuda.synchronize()
+    found = []
+    for k, x in enumerate(given):
+        with ad.cuda.stream(streams[k * 7 % 3]):
+            found.append(both[k % 2](x).sum(1))
+    ad.cuda.synchronize()
+    for got, expected in zip(found, want, strict=True):
+        ad.testing.assert_close(got, expected, rtol=1e-3, atol=1e-2)
+
+
 def test_a_fault_leaves_state() -> None:
     w = ad.randn(10, 16, device="cuda")
     first = w.clone()

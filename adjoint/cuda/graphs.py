@@ -30,7 +30,7 @@ from adjoint.engine.backends.triton.runtime.cuda import machine
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.api import compile as compile_function
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.core.state.late_faults import BOARDS, Board
+from adjoint.engine.core.state.late_faults import BOARDS, Board, settle
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.core.tree import flatten
 from adjoint.optim.hooks import BEFORE_EVERY_STEP
@@ -94,6 +94,7 @@ class CUDAGraph:
                 "it's ok to replay them on the default stream.)"
             )
         machine(current_device()).products.ready()  # what capturing may not make
+        settle()  # nor may it wait for what was launched before
         self._memory = _memory_of(pool)
         self._allocator = device_memory.using(self._memory._pool)
         self._stream = stream.wrapped

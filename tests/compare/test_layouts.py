@@ -311,8 +311,8 @@ SINGLE: dict[str, Fn] = {
     "cat": lambda lib, x: lib.cat([x, x], 1),
     "max_pool2d": lambda lib, x: lib.nn.functional.max_pool2d(x, 1),
     "adaptive_avg_pool2d": lambda lib, x: lib.nn.functional.adaptive_avg_pool2d(x, 1),
-    "conv2d": lambda lib, x: lib.conv2d(x, _filters(lib, 4, x.shape[1], 1, 1)),
-    "one filter": lambda lib, x: lib.conv2d(x, _filters(lib, 1, x.shape[1], 1, 1)),
+    "conv2d": lambda lib, x: lib.conv2d(x, _filters(lib, 4, x.shape[1], 1, 1).to(x.dtype)),
+    "one filter": lambda lib, x: lib.conv2d(x, _filters(lib, 1, x.shape[1], 1, 1).to(x.dtype)),
     "nearest": lambda lib, x: lib.nn.functional.interpolate(x, scale_factor=2),
     "to channels last": lambda lib, x: x.to(memory_format=lib.channels_last),
     "to rows": lambda lib, x: x.to(memory_format=lib.contiguous_format),
@@ -321,8 +321,9 @@ SINGLE: dict[str, Fn] = {
 FORMATS = ("contiguous_format", "channels_last")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", SINGLE)
-def test_dimensions_of_one_element(name: str) -> None:
+def test_dimensions_of_one_element(name: str, dtype: str) -> None:
     """Strides and formats are PyTorch's, eagerly and compiled."""
     chance, fn = random.Random(name), SINGLE[name]
     for _ in range(12):
@@ -330,7 +331,8 @@ def test_dimensions_of_one_element(name: str) -> None:
         cut = chance.choice([slice(None), slice(0, 1)])
 
         def make(lib: Any, shape: Any = shape, cut: slice = cut) -> Any:
-            return _images(lib, *shape).contiguous(memory_format=lib.channels_last)[:, cut]
+            images = _images(lib, *shape).to(getattr(lib, dtype))
+            return images.contiguous(memory_format=lib.channels_last)[:, cut]
 
         want, x = fn(torch, make(torch)), make(ad)
         for out in (fn(ad, x), capture(lambda x: fn(ad, x))(x)):

@@ -71,23 +71,26 @@ def call(
             if not -LARGE <= arrays[i] < LARGE:
                 promoted = arrays[record.promotes_from :]
                 check_whole_numbers(record.promotion, arrays_as_specs(promoted))
+        given = arrays  # which say how a result lies
         if plan.casts is not None:
             arrays = [cast_operand(a, c) for a, c in zip(arrays, plan.casts, strict=True)]
         out = kernel(*arrays, **params)
+        if out.dtype != plan.result:
+            out = out.astype(plan.result)
         if plan.keeps_layout:
             # NumPy puts such dimensions where it likes, and CuPy gives rows.
             if 1 in out.shape or out.__class__ in DEVICE_LAYOUTS:
-                out = as_first(out, arrays)
+                out = as_first(out, given)
             else:  # it lays out row by row where operands differ or repeat
-                for a in arrays:
+                for a in given:
                     if (
                         a.__class__ is ndarray
                         and not a.flags.c_contiguous
                         and (plan.several or 0 in a.strides)
                     ):
-                        out = as_first(out, arrays)
+                        out = as_first(out, given)
                         break
-        return out if out.dtype == plan.result else out.astype(plan.result)
+        return out
     finally:
         restore(token)
 

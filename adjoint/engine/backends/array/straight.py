@@ -48,7 +48,7 @@ class StraightWriter:
             raise NotImplementedError(f"{record.name} has no kernel that may be called by itself")
         if params.get("device", CPU) is not CPU:
             raise NotImplementedError(f"{record.name} on {params['device']}")
-        plan = None
+        plan, given = None, arrays
         if record.window is None and record.promotion is not None:
             key = pattern(arrays)
             plan = record.plans.get(key) or make_plan(record, arrays, params)
@@ -62,13 +62,13 @@ class StraightWriter:
         out = quietly(kernel, arrays, params)
         bound = self.name(partial(kernel, **params) if params else kernel)
         text = f"{bound}({', '.join(names)})"
+        if plan is not None and out.dtype != plan.result:
+            text, out = f"{text}.astype({self.name(plan.result)})", out.astype(plan.result)
         if plan is not None and plan.keeps_layout:
-            lying = as_first(out, arrays)
+            lying = as_first(out, given)
             if lying is not out:
                 steps = tuple(step // out.itemsize for step in lying.strides)
                 text, out = f"laid_out({text}, {self.name(steps)})", lying
-        if plan is not None and out.dtype != plan.result:
-            text, out = f"{text}.astype({self.name(plan.result)})", out.astype(plan.result)
         if isinstance(out, tuple):
             return f"map(asarray, {text})", [np.asarray(x) for x in out]
         if out.__class__ is not ndarray:
