@@ -662,3 +662,18 @@ def test_gradients_of_images_have_memory_of_their_own() -> None:
     assert g.data_ptr() not in (x.grad.data_ptr(), y.grad.data_ptr())
     (x * 2).backward(g)
     assert ad.equal(x.grad, 2 * g)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_handed_out_can_be_written_to(compiled: bool) -> None:
+    x = ad.arange(6.0).reshape(2, 3).requires_grad_()
+
+    def scaled(x: Any) -> Any:
+        outs = (x.mean(), x.sum(), x.mean(0).square().sum(), x.mT.mean(1, True).sum())
+        return [ad.autograd.grad(out, x)[0].mul_(2) for out in outs]
+
+    found = (ad.compile(scaled) if compiled else scaled)(x)
+    rows = x.detach().mean(0) * 2
+    wanted = [ad.full((2, 3), 1 / 3), ad.full((2, 3), 2.0), rows.expand(2, 3), ad.ones(2, 3)]
+    for grad, expected in zip(found, wanted, strict=True):
+        ad.testing.assert_close(grad, expected)

@@ -264,7 +264,7 @@ def grad(
     )
     pull = _run_batched if is_grads_batched else _run
     pulled = pull(run, roots, grads, chosen, edges, create_graph)
-    results = [gradient_of(t, g) for t, g in zip(chosen, pulled, strict=True)]
+    results = [_writable(gradient_of(t, g)) for t, g in zip(chosen, pulled, strict=True)]
     if materialize_grads:
         results = [
             t.new_zeros(t.shape, requires_grad=create_graph) if g is None else g
@@ -275,6 +275,14 @@ def grad(
     if isinstance(inputs, Mapping):
         return dict(zip(inputs, results, strict=True))
     return tuple(results)
+
+
+def _writable(grad: Any) -> Any:
+    """A gradient handed out is the caller's to write to: none whose elements share their places."""
+    if not is_tensor(grad) or grad.layout is not strided or 0 not in grad._array.strides:
+        return grad
+    steps = zip(grad._array.strides, grad._array.shape, strict=True)
+    return grad.contiguous() if any(step == 0 and n > 1 for step, n in steps) else grad
 
 
 def _refuse_unused(gradients: list[Any]) -> None:
