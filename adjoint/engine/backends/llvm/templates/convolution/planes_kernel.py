@@ -171,7 +171,7 @@ class PlaneSums:
         return [tap] if self.window.steps[1] == 1 else [tap, tap + self.lanes - 1]
 
     def inside(self, column: V) -> V:
-        """Which lanes of a vector that begins there exist: elements before the first wrap around."""
+        """Which lanes of a vector that begins there exist; places before the first wrap around."""
         code, lanes = self.w.code, self.lanes
         at = code.iota("u32", lanes) + code.splat(column.convert("u32"), lanes)
         return at < code.splat(self.word.width.convert("u32"), lanes)
