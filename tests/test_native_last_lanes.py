@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.backends.llvm.ir.machine import this_machine, writing_for
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.loops.pieces import last_lanes
+from adjoint.engine.backends.llvm.runtime import jit
 from adjoint.engine.backends.registers.operations import combine
-from adjoint.engine.backends.registers.vector import Code, Features
+from adjoint.engine.backends.registers.vector import Code, Features, select
 from adjoint.engine.compiler.loops.ir import LOAD, POINT, Form, Op
 from tests.compiling_anew import compiled_anew
 
@@ -91,6 +94,23 @@ def test_extremes_without_bounds_that_keep_nan_take_three_instructions() -> None
     combine("amax", code.value("%a", "f32", 16), code.value("%b", "f32", 16))
     assert not any("maximum" in line for line in code.lines)
     assert len(code.lines) == 4  # two comparisons and two choices, of which two are one on x86
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 8, 9, 1 << 31, (1 << 31) + 3, (1 << 32) + 3])
+def test_lanes_of_any_count(count: int) -> None:
+    """Rows may be longer than 32 bits can say, from either end."""
+    w = CodeWriter()
+    number, out = w.words(2)
+    for k, n in enumerate((number, -number)):
+        held = select(w.lanes_below(n, 8), w.code.const(1, "i64", 8), 0)
+        w.store(held, w.pointer(out), w.whole(8 * k))
+    function, declared = w.finish("lanes")
+    linked = jit.link(jit.assemble("\n".join([*sorted(declared), function])))
+    found = np.full(16, -1, np.int64)
+    words = np.array([count, found.ctypes.data], np.int64)
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    call(linked.address("lanes"))(words.ctypes.data, 0, 1)
+    assert found.tolist() == [int(lane < count) for lane in range(8)] + [0] * 8
 
 
 def test_what_may_fail_or_steps_through_memory_has_no_missing_lanes() -> None:

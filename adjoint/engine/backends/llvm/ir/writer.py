@@ -99,8 +99,9 @@ class CodeWriter:
         self.code.lines.append(f"store {value.type} {value.ref}, ptr {where}, align {align}")
 
     def lanes_below(self, count: V, lanes: int) -> V:
-        """Which lanes are among the first `count`, which may be none or more than there are."""
-        return self.code.iota("i32", lanes) < self.code.splat(count.convert("i32"), lanes)
+        """Which lanes are among the first `count`, which may be any number: none, or very many."""
+        near = self.least(self.most(count, 0), lanes).convert("i32")
+        return self.code.iota("i32", lanes) < self.code.splat(near, lanes)
 
     def load_some(self, mask: V, kind: str, base: str, index: V) -> V:
         """Neighbouring elements where the mask holds, zeros elsewhere; nothing else is read."""

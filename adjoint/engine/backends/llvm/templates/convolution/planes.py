@@ -28,6 +28,8 @@ def is_by_planes(x: Place, weights: TapWeights, out: Place, phases: list[Phase])
         return False
     if weights.channels != 1 or len(x.shape) != 4 or not x.strides[-1] == out.strides[-1] == 1:
         return False
+    if max(x.shape[-1], out.shape[-1]) > kernels.LONGEST:
+        return False
     taps = all(line.taps for line in phases[0])
     all_lines = all(line.to_step == 1 for line in phases[0])
     return taps and all_lines and kernels.is_written_out(window_of(phases[0]))

@@ -28,6 +28,7 @@ TALL = (1, 2, 3, 4, 5, 6, 8)  # lines of the result at once: few, as each number
 WEIGHTS = 12  # up to which there is room for TALL lines beside them; else for half as many
 MOST = 25  # taps, at most
 WIDEST = 64  # elements from the first tap of a line to its last, at most
+LONGEST = 1 << 30  # elements of a line, at most: they are counted in 32 bits
 STEPS = (1, 2)  # of windows along a line
 
 
@@ -170,9 +171,10 @@ class PlaneSums:
         return [tap] if self.window.steps[1] == 1 else [tap, tap + self.lanes - 1]
 
     def inside(self, column: V) -> V:
-        """Which lanes of a vector that begins there exist."""
-        w, lanes = self.w, self.lanes
-        return w.lanes_below(self.word.width - column, lanes) & ~w.lanes_below(-column, lanes)
+        """Which lanes of a vector that begins there exist; places before the first wrap around."""
+        code, lanes = self.w.code, self.lanes
+        at = code.iota("u32", lanes) + code.splat(column.convert("u32"), lanes)
+        return at < code.splat(self.word.width.convert("u32"), lanes)
 
     def sums(self, source: str, factors: list[list[V]], top: V, column: V) -> list[V]:
         """The sums of a vector of each of some lines."""
