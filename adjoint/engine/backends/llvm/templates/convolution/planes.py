@@ -1,4 +1,4 @@
-"""Depthwise convolutions of images that are read where they lie (Note [planes])."""
+"""Depthwise convolutions of images that are read where they lie (Note [image planes])."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def is_by_planes(x: Place, weights: TapWeights, out: Place, phases: list[Phase])
     return taps and all_lines and kernels.is_written_out(window_of(phases[0]))
 
 
-def window_of(phase: Phase) -> kernels.Window:
+def window_of(phase: Phase) -> kernels.TapWindow:
     """What of a phase the text depends on."""
     down, across = (tuple(t - line.low + line.start for _, t in line.taps) for line in phase)
-    return kernels.Window(down, across, (phase[0].step, phase[1].step))
+    return kernels.TapWindow(down, across, (phase[0].step, phase[1].step))
 
 
 def plane_sums(x: Place, weights: TapWeights, out: Place, phase: Phase) -> Launch:
@@ -47,7 +47,7 @@ def plane_sums(x: Place, weights: TapWeights, out: Place, phase: Phase) -> Launc
     window = window_of(phase)
     tall = kernels.lines_at_once(window, lines)
     block, parts = group_parts(weights.groups)
-    words = kernels.PlaneWords(
+    words = kernels.ImagePlaneWords(
         source=address(x, x.offset), weights=address(weights.place, weights.place.offset),
         target=address(out, out.offset), groups=weights.groups, rows=weights.rows,
         group_block=block, group_parts=parts, pieces=examples * parts,

@@ -1,6 +1,6 @@
 """Depthwise sums over windows of whole images, with zeros around these that nobody has written.
 
-Note [planes]
+Note [image planes]
     Where each output channel is made of one channel of the input, its image is read from as many
     windows as there are taps, and is small. So all taps are written out: their weights stay in
     registers for all of an image. Some lines of the result are made at once, a vector of each; a
@@ -33,7 +33,7 @@ STEPS = (1, 2)  # of windows along a line
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TapWindow:
     """What is written out: offsets of taps from the lowest, in their order, and windows' steps."""
 
     down: tuple[int, ...]
@@ -52,7 +52,7 @@ class Window:
         return sorted(found, reverse=self.down[0] > self.down[-1])
 
 
-def is_written_out(window: Window) -> bool:
+def is_written_out(window: TapWindow) -> bool:
     """Whether there are few taps, in one direction each."""
     ordered = all(
         list(part) in (sorted(part), sorted(part, reverse=True))
@@ -62,7 +62,7 @@ def is_written_out(window: Window) -> bool:
     return few and ordered and max(window.across) < WIDEST and window.steps[1] in STEPS
 
 
-def lines_at_once(window: Window, height: int) -> int:
+def lines_at_once(window: TapWindow, height: int) -> int:
     """Lines that are made at once, of so many: as many as leave the fewest to do twice."""
     most = max(TALL) if len(window.down) * len(window.across) <= WEIGHTS else max(TALL) // 2
     fit = [tall for tall in TALL if tall <= min(most, height)]
@@ -70,7 +70,7 @@ def lines_at_once(window: Window, height: int) -> int:
 
 
 @dataclass(slots=True)
-class PlaneWords(LaunchWords):
+class ImagePlaneWords(LaunchWords):
     """Images and their windows; for each tap the offset of its weight follows."""
 
     source: Any
@@ -99,13 +99,13 @@ class PlaneWords(LaunchWords):
 
 
 class PlaneSums:
-    """Writes the kernel of Note [planes]."""
+    """Writes the kernel of Note [image planes]."""
 
-    def __init__(self, kind: str, window: Window, tall: int) -> None:
+    def __init__(self, kind: str, window: TapWindow, tall: int) -> None:
         self.kind, self.window, self.tall = kind, window, tall
         self.lanes = outer_tile(kind).lanes
         self.w = w = CodeWriter()
-        self.word = word = PlaneWords.read_by(w)
+        self.word = word = ImagePlaneWords.read_by(w)
         self.source, self.weights, self.target = map(
             w.pointer, (word.source, word.weights, word.target)
         )
@@ -142,7 +142,7 @@ class PlaneSums:
         """The weights of a channel in all lanes, by lines of taps."""
         w, across = self.w, len(self.window.across)
         every = [
-            w.load(weights, self.kind, w.word(PlaneWords.word_count() + k))
+            w.load(weights, self.kind, w.word(ImagePlaneWords.word_count() + k))
             for k in range(len(self.window.down) * across)
         ]
         spread = [w.code.splat(x, self.lanes) for x in every]
@@ -207,6 +207,6 @@ class PlaneSums:
         return w.pick(loaded[0], loaded[1], chosen)
 
 
-def plane_sums_text(name: str, kind: str, window: Window, tall: int) -> Text:
-    """The kernel of Note [planes]; so many lines are made at once."""
+def plane_sums_text(name: str, kind: str, window: TapWindow, tall: int) -> Text:
+    """The kernel of Note [image planes]; so many lines are made at once."""
     return PlaneSums(kind, window, tall).text(name)
