@@ -88,7 +88,7 @@ class TestCase(unittest.TestCase):
         exact_is_coalesced: bool = False,
     ) -> None:
         """Fail unless two values are equal, up to the tolerance of their dtype."""
-        options = {
+        options: dict[str, Any] = {
             "equal_nan": equal_nan, "check_dtype": exact_dtype, "check_device": exact_device,
             "check_layout": exact_layout, "check_stride": exact_stride,
         }  # fmt: skip
@@ -99,7 +99,9 @@ class TestCase(unittest.TestCase):
         except AssertionError as error:
             self.fail(msg(str(error)) if callable(msg) else self._formatMessage(msg, str(error)))
 
-    def assertNotEqual(self, x: Any, y: Any, msg: Any = None, **options: Any) -> None:
+    def assertNotEqual(  # type: ignore[override]  # under PyTorch's names of arguments
+        self, x: Any, y: Any, msg: Any = None, **options: Any
+    ) -> None:
         """Fail if `assertEqual` would not."""
         equal = self.assertEqual
         try:
@@ -258,6 +260,6 @@ def _with_arguments(test: Any, given: dict[str, Any]) -> Any:
         return test(self, **given, **others)
 
     # What is asked for the signature (pytest, for fixtures) would find the arguments given here.
-    del made.__wrapped__  # type: ignore[attr-defined]
+    del made.__wrapped__
     del made.parametrized  # type: ignore[attr-defined]
     return made
