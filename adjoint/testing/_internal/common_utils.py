@@ -99,7 +99,9 @@ class TestCase(unittest.TestCase):
         except AssertionError as error:
             self.fail(msg(str(error)) if callable(msg) else self._formatMessage(msg, str(error)))
 
-    def assertNotEqual(self, x: Any, y: Any, msg: Any = None, **options: Any) -> None:  # type: ignore[override]
+    def assertNotEqual(  # type: ignore[override]  # under PyTorch's names of arguments
+        self, x: Any, y: Any, msg: Any = None, **options: Any
+    ) -> None:
         """Fail if `assertEqual` would not."""
         equal = self.assertEqual
         try:
