@@ -93,8 +93,10 @@ def test_tiles_stay_in_registers(cpu: str, monkeypatch: pytest.MonkeyPatch) -> N
     square = (outer.rows * outer.vectors, product.product_text("product", "f32", outer))
     tile = tiles.product_tile("f32")
     tall = [
-        (tile.rows * tile.vectors, panels_kernel.panels_text("product", "f32", tile))
-    ] * tiles.has_wide_registers()
+        (t.rows * t.vectors, panels_kernel.panels_text("product", "f32", t))
+        for t in (tile,)
+        if tiles.has_wide_registers()
+    ]
     few = [
         (t.rows * t.vectors, few_kernel.few_text("product", "f32", t))
         for t in (tiles.few_tile("f32", rows) for rows in (2, 4, 9, 12))

@@ -42,7 +42,7 @@ from adjoint.engine.backends.llvm.templates.product.kernel import (
     Rows,
 )
 from adjoint.engine.backends.llvm.templates.product.packing import move
-from adjoint.engine.backends.llvm.templates.product.tiles import Tile
+from adjoint.engine.backends.llvm.templates.product.tiles import TALL, Tile
 from adjoint.engine.backends.registers.vector import V, mad, select, width
 
 # Rows of a tile by the two addresses they are reached from: a stride, or three or five of them, so
@@ -166,6 +166,7 @@ class PanelsKernel(ProductKernel):
         That is so many times a number of bytes.
         """
         w, kind, row, high = self.w, self.kind, at.a.row, self.tile.rows
+        assert high == TALL  # what BEHIND reaches
         panel = i.quotient(high)
         start = w.address(w.at(at.a.start, kind, panel * at.a.panel + (i - panel * high) * row))
         row = row * self.item
