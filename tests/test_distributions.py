@@ -133,3 +133,19 @@ def test_a_distribution_of_ones_own_expands() -> None:
     assert Scaled(ad.ones(2)).expand((3, 2)).batch_shape == (3, 2)
     with pytest.raises(NotImplementedError, match="Further of Scaled"):
         Further().expand((3, 2))
+
+
+def test_an_independent_of_ones_own_expands() -> None:
+    class Passing(D.Independent):
+        @property
+        def _validate_args(self) -> Any:
+            return self.base_dist._validate_args
+
+        @_validate_args.setter
+        def _validate_args(self, value: Any) -> None:
+            self.base_dist._validate_args = value
+
+    one = Passing(D.Normal(ad.zeros(2), 1.0, validate_args=False), 1, validate_args=False)
+    expanded = one.expand((3,))
+    assert (type(expanded), expanded.batch_shape, expanded.event_shape) == (Passing, (3,), (2,))
+    assert expanded.base_dist._validate_args is False

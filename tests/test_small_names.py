@@ -188,3 +188,27 @@ def test_searches_of_ones_own() -> None:
         assert ad.equal(optimizer._gather_flat_grad(), p.grad)
         moved.append(ad.tensor([1.0, 2.0]) - p.detach())
     assert ad.allclose(moved[0], 2 * moved[1])
+
+
+def test_tensors_and_storages_are_told_apart() -> None:
+    x, weight = ad.ones(3), nn.Parameter(ad.ones(3))
+    assert x._cdata == x._cdata != weight._cdata != weight.detach()._cdata
+    assert x.untyped_storage()._cdata == x[1:].untyped_storage()._cdata
+    assert x.untyped_storage()._cdata != weight.untyped_storage()._cdata
+
+
+def test_an_optimizer_that_sets_itself_up() -> None:
+    class Around(ad.optim.Optimizer):
+        def __init__(self, optimizer: ad.optim.Optimizer) -> None:
+            self.optimizer, self.defaults = optimizer, optimizer.defaults
+            self.param_groups, self.state = optimizer.param_groups, optimizer.state
+            self._patch_step_function()
+
+        def step(self, closure: Any = None) -> Any:
+            return self.optimizer.step(closure)
+
+    steps = []
+    around = Around(ad.optim.SGD([nn.Parameter(ad.ones(2))], lr=1.0))
+    around.register_step_post_hook(lambda *_: steps.append(1))
+    around.step()
+    assert steps == [1]

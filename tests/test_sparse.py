@@ -880,3 +880,12 @@ def test_zeros_like_keeps_the_layout_and_no_element() -> None:
     assert ad.zeros_like(x, layout=ad.strided).layout is ad.strided
     assert ad.zeros_like(x, dtype=ad.float32).dtype is ad.float32
     np.testing.assert_array_equal(to_numpy(x.narrow_copy(0, 1, 2)), to_numpy(x)[1:3])
+
+
+def test_the_old_form_of_a_new_sparse_tensor() -> None:
+    x = ad.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3), dtype=ad.float64)
+    doubled = x.new(x._indices(), 2 * x._values(), x.size())
+    assert doubled.to_dense().tolist() == (2 * x.to_dense()).tolist()
+    assert [tuple(made.shape) for made in (x.new(2, 3), x.new(x.size()))] == [(2, 3)] * 2
+    assert (x.new(2, 3).layout, x.new(2, 3).dtype) == (ad.sparse_coo, ad.float64)
+    assert x._cdata != doubled._cdata

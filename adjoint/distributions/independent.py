@@ -47,11 +47,12 @@ class Independent(Distribution):
         super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        expanded = self._like(batch_shape, _instance)
+        expanded = type(self).__new__(type(self)) if _instance is None else _instance
         inner = self._event_shape[: self.reinterpreted_batch_ndims]
+        # Before the rest: a class of one's own may keep what is validated in its base.
         expanded.base_dist = self.base_dist.expand(Size((*batch_shape, *inner)))
         expanded.reinterpreted_batch_ndims = self.reinterpreted_batch_ndims
-        return expanded
+        return self._like(batch_shape, expanded)
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]

@@ -192,6 +192,10 @@ class Optimizer:
         for name in _HOOK_TABLES:
             self.__dict__.setdefault(name, OrderedDict())
 
+    def _patch_step_function(self) -> None:
+        """What an optimizer that sets itself up calls, so that its steps may have hooks."""
+        self._add_hook_tables()
+
     def has_step_hooks(self) -> bool:
         """Whether a step calls hooks: a recording follows them then."""
         own = (self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks)

@@ -15,6 +15,7 @@ from typing import Any
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.core.layout import Layout, sparse_coo
+from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
@@ -100,6 +101,14 @@ class CooTensor(SparseTensor):
             raise RuntimeError(
                 f"Cannot get {name} on an uncoalesced tensor, please call .coalesce() first"
             )
+
+    def new(self, *args: Any) -> Any:
+        """A sparse tensor of indices, elements and sizes, or of none (PyTorch's old form)."""
+        create = PUBLIC["", "sparse_coo_tensor"].fn
+        if not args or not isinstance(args[0], Tensor):
+            sizes = args[0] if args and isinstance(args[0], tuple) else args or (0,)
+            return create(sizes, dtype=self.dtype, device=self.device)
+        return create(*args, dtype=self.dtype, device=self.device)
 
     def coalesce(self) -> CooTensor:
         """The tensor with coordinates sorted and repeated ones added up.

@@ -378,7 +378,7 @@ _SHARED = frozenset(
     backward dim ndimension numel nelement size get_device is_complex is_floating_point is_signed
     is_conj is_neg resolve_conj resolve_neg is_same_size is_distributed is_cpu is_cuda is_mps
     is_xpu is_xla is_mtia is_maia is_ipu is_vulkan is_meta is_nested is_quantized is_mkldnn
-    is_inference name volatile grad_dtype retains_grad
+    is_inference name volatile grad_dtype retains_grad _cdata
     element_size itemsize output_nr _version _is_view new_tensor layout float double half bfloat16
     int long short char byte bool cfloat cdouble type_as is_sparse is_sparse_csr is_coalesced
     indices crow_indices col_indices ccol_indices row_indices

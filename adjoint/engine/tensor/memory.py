@@ -63,6 +63,11 @@ class UntypedStorage:
                 storage = Storage(HOOKS.array.new_bytes(storage))
         self._storage = storage
 
+    @property
+    def _cdata(self) -> int:
+        """A number that tells this storage from others that are there."""
+        return id(self._storage)
+
     def data_ptr(self) -> int:
         """The address of the first byte."""
         buffer = self._storage.buffer

@@ -222,6 +222,12 @@ def name(self: Tensor) -> str | None:
 
 
 @prop
+def _cdata(self: Tensor) -> int:
+    """A number that tells this tensor from others that are there."""
+    return id(self)
+
+
+@prop
 def volatile(self: Tensor) -> bool:
     """A flag of old PyTorch; False."""
     return False
