@@ -216,5 +216,7 @@ def test_many_tensors_are_joined_as_numpy_joins_them(monkeypatch: pytest.MonkeyP
     np.testing.assert_array_equal(tracked.grad.numpy(), 2 * x.numpy())
     with pytest.raises(RuntimeError, match="sizes of tensors must match"):
         ad.cat([x[0], x[1], x[2], x[3], x[4], x[5, :9]], 1)
+    with pytest.raises(RuntimeError, match="sizes of tensors must match"):
+        ad.cat([*x[:5], x[5, :, :2]], 0)
     with pytest.raises(IndexError):
         ad.cat([x[0]] * 6, 2)

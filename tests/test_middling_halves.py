@@ -91,3 +91,29 @@ def test_numbers_that_bfloat16_has() -> None:
             here = np.float64(number).astype(NUMPY_OF[ad.bfloat16]).astype(np.float64)
         same = bool(here == number) or number != number
         assert half_bits.is_bfloat16(number) == same, number
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_conversions_of_many_are_the_kernels_to_the_bit(name: str) -> None:
+    half = getattr(ad, name)
+    rng = np.random.default_rng(4)
+    bits = rng.integers(0, 1 << 32, (300, 257), dtype=np.uint32).view(np.float32)
+    bits[0, :8] = 0.0, -0.0, np.inf, -np.inf, 65504.0, 65520.0, 6e-8, 1e-45
+    single = ad.from_numpy(bits)
+    narrow = ad.from_numpy(EVERY.view(np.int16)).view(half)
+    for x, dtype in (
+        (single, half),
+        (single[:, 1:], half),
+        (single.t(), half),
+        (narrow, ad.float32),
+    ):
+        with CONTEXT.having(reference=True):
+            want = x.to(dtype)
+        for _ in range(6):  # fragments that have the same bits wait to be met again
+            got = x.to(dtype)
+        assert got.stride() == want.stride()
+        assert words(got) == words(want)
+    x = ad.randn(300, 257, requires_grad=True)
+    (g,) = ad.autograd.grad(x.to(half).float().sum(), x)
+    assert g.dtype is ad.float32
+    assert g.eq(1).all()

@@ -17,6 +17,13 @@ from adjoint.engine.graph.eager.straight import straight_program
 SHAPE = (47, 67)
 KINDS = ["f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "?", "c8", "c16"]
 QUICK = ("f4", "i8", "c8")
+
+
+def images(x: ad.Tensor) -> ad.Tensor:
+    """Some of a tensor's elements, as images whose channels come last."""
+    return x.reshape(-1)[:2304].reshape(1, 12, 12, 16).permute(0, 3, 1, 2)
+
+
 CALLS: dict[str, Any] = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
@@ -61,6 +68,9 @@ LARGER = ("maximum", "amax")
 # Rows that are no multiple of a vector, strided operands, and none at all.
 ODD = (70, 301)
 AGAINST_TABLE: dict[str, Any] = {
+    "pixels of channels": lambda x, y: ad.pixel_shuffle(images(x), 2),
+    "channels of pixels": lambda x, y: ad.pixel_unshuffle(images(x), 2),
+    "channels dealt out": lambda x, y: ad.channel_shuffle(images(x), 4),
     "cat of three": lambda x, y: ad.cat([x, y[:, :257], x.flip(0)], 1),
     "cat of strided rows": lambda x, y: ad.cat([x[::2], y[::2, 1:]], 1),
     "cat of turned": lambda x, y: ad.cat([x.t(), y.t()], 1),

@@ -61,16 +61,25 @@ def _dealt(x: Tensor, groups: int) -> Tensor:
 
 # Each is one node of the tape, and its inverse takes a cotangent back.
 PIXEL_SHUFFLE: Record = composite(
-    "pixel_shuffle", _shuffled, lambda g, factor: PIXEL_UNSHUFFLE(g, factor=factor), linear=True
+    "pixel_shuffle",
+    _shuffled,
+    lambda g, factor: PIXEL_UNSHUFFLE(g, factor=factor),
+    linear=True,
+    fragment="plain",
 )
 PIXEL_UNSHUFFLE: Record = composite(
-    "pixel_unshuffle", _unshuffled, lambda g, factor: PIXEL_SHUFFLE(g, factor=factor), linear=True
+    "pixel_unshuffle",
+    _unshuffled,
+    lambda g, factor: PIXEL_SHUFFLE(g, factor=factor),
+    linear=True,
+    fragment="plain",
 )
 CHANNEL_SHUFFLE: Record = composite(
     "channel_shuffle",
     _dealt,
     lambda g, groups: CHANNEL_SHUFFLE(g, groups=g.shape[1] // groups),
     linear=True,
+    fragment="plain",
 )
 
 

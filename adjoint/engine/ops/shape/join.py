@@ -158,7 +158,9 @@ def _joined_at_once(tensors: Any, dim: int) -> Tensor | None:
     if arrays is None or {array.ndim for array in arrays} != {arrays[0].ndim}:
         return None
     ndim = arrays[0].ndim
-    if ndim < 2 or dim.__class__ is not int or not -ndim <= dim < ndim or not dim % ndim:
+    if ndim < 2 or dim.__class__ is not int or not -ndim <= dim < ndim:
+        return None
+    if not dim % ndim and arrays[0].size > FEW:  # long pieces, which all cores copy
         return None
     try:
         joined: Tensor = HOOKS.array.computed(CAT, arrays, dim=dim % ndim)
