@@ -352,6 +352,13 @@ GENERAL = [
         ((IMAGE[:, :2],), (FLAT[:, :2],)),
     ),
     Row("cross", _f("linalg.cross"), ((FLAT, IMAGE), (IMAGE, IMAGE[:1]))),
+    Row("dot", _f("dot"), ((WEIGHT, BIAS), (WEIGHT, BIAS * 0))),
+    Row("trace", _f("trace"), ((ORDINARY,),)),
+    Row("diag", _f("diag", 1), ((ORDINARY,),)),
+    Row("diag_embed", _f("diag_embed", -1), ((ORDINARY,),)),
+    Row("pixel_shuffle", _f(NN + "pixel_shuffle", 2), ((IMAGE,),)),
+    Row("pixel_unshuffle", _f(NN + "pixel_unshuffle", 2), ((IMAGE[:, :, :2],),)),
+    Row("channel_shuffle", _f(NN + "channel_shuffle", 2), ((IMAGE,),)),
     Row(
         "avg_pool2d",
         lambda lib, x: lib.nn.functional.avg_pool2d(x, 2, 1, 1),

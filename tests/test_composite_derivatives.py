@@ -288,6 +288,7 @@ WITHIN = {
     "batched",
     "count_nonzero",  # of whole numbers
     "constant_pad",  # where nobody looks on: tests/test_native_padding.py
+    "dot",  # where nobody looks on: tests/test_little_matrices.py
     "dot_product",  # off the tape: tests/test_reductions.py
     "dropout",  # on a GPU, where it draws again: tests/test_calls_cuda.py
     "embedding_bag_gradient",  # tests/test_middling_picks.py

@@ -28,6 +28,7 @@ ELSEWHERE = frozenset(
     "ctc_loss_program "  # of more elements: tests/test_ctc_programs.py
     "sort largest extreme mean running_extreme "  # where nobody looks on: tests/test_native_sorting.py, test_picking_nodes.py
     "nansum dot_product "  # where nobody looks on: tests/test_reductions.py
+    "dot "  # the same: tests/test_little_matrices.py
     "solve_factored "  # of more rows: tests/test_matrix_fragments.py
     "spectrum eig_pairs of_pairs_1 of_pairs_2 of_pairs_3 "  # of compiled programs: tests/test_native_spectra.py, test_native_borrowed.py, test_native_routines.py
     "scaled_product "  # of float8: tests/test_scaled_products.py

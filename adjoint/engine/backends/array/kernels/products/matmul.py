@@ -29,7 +29,7 @@ def matmul(xp: Any, x: Any, y: Any) -> Any:
     if xp is not np and STREAM_CAPTURE.graph is not None:
         return STREAM_CAPTURE.graph.product(x, y)
     if dtype is y.dtype and dtype in _DIRECT:  # the path that must be quick
-        if y.shape[-2] == 1 and xp is np and _is_outer(x, y):
+        if y.ndim > 1 and y.shape[-2] == 1 and xp is np and _is_outer(x, y):
             return _outer(x, y)
         return _by_rows(xp, xp.matmul(x, y))
     if dtype != y.dtype or dtype.kind == "b":

@@ -21,12 +21,14 @@ from adjoint.engine.graph.sizes.extents import is_extent
 def is_by_planes(x: Place, weights: TapWeights, out: Place, phases: list[Phase]) -> bool:
     """Whether each output channel is made of one channel, in lines that lie together.
 
-    With sizes that are not known yet it is not: how many lines are made at once is the text's.
+    How many lines are made at once is the text's, so that many of them have to be known.
     """
-    numbers = (*x.shape, *x.strides, *out.shape, *out.strides, *weights.place.shape)
-    if any(map(is_extent, numbers)) or len(phases) != 1 or not has_wide_registers():
+    if len(phases) != 1 or not has_wide_registers() or len(x.shape) != 4:
         return False
-    if weights.channels != 1 or len(x.shape) != 4 or not x.strides[-1] == out.strides[-1] == 1:
+    written = [n for line in phases[0] for n in (line.low, line.start, line.step)]
+    if any(map(is_extent, (out.shape[2], weights.rows, *weights.place.shape, *written))):
+        return False
+    if weights.channels != 1 or not x.strides[-1] == out.strides[-1] == 1:
         return False
     if max(x.shape[-1], out.shape[-1]) > kernels.LONGEST:
         return False
