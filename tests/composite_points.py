@@ -356,7 +356,7 @@ GENERAL = [
     Row("trace", _f("trace"), ((ORDINARY,),)),
     Row("diag", _f("diag", 1), ((ORDINARY,),)),
     Row("diag_embed", _f("diag_embed", -1), ((ORDINARY,),)),
-    Row("pixel_shuffle", _f(NN + "pixel_shuffle", 2), ((IMAGE,),)),
+    Row("pixel_shuffle", _f(NN + "pixel_shuffle", 2), ((IMAGE.reshape(4, 2, 3),),)),
     Row("pixel_unshuffle", _f(NN + "pixel_unshuffle", 2), ((IMAGE[:, :, :2],),)),
     Row("channel_shuffle", _f(NN + "channel_shuffle", 2), ((IMAGE,),)),
     Row(
