@@ -5,7 +5,8 @@ Note [contexts of operations]
     is wanted: what it saves is all that is kept, and only that must not be written to before the
     backward. So on the tape a call is a node like that of an `autograd.Function`, which `attach`
     makes where other operations follow a plan; recordings and transforms of reverse mode attach
-    the same way, each transform with the values of the level below.
+    the same way, each transform with the values of the level below. Those may be differentiated
+    further out: what a context computes from them is no constant to the transforms around.
 
     Forward mode has no tape: it transposes the derivative, and makes a context for that alone.
 """
@@ -49,7 +50,8 @@ def put_on_tape(
     level = highest_level(args)
     below = args if level is None else below_level(level, args)
     outs_below = outs if level is None else below_level(level, outs)
-    with CONTEXT.having(grad_enabled=False):
+    recording = level is not None and level.outer_grad and CONTEXT.grad_enabled
+    with CONTEXT.having(grad_enabled=recording):
         _set_up(operation, layout, context, below, outs_below)
     context.needs_input_grad = needs
     if level is None:
