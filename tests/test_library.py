@@ -25,6 +25,7 @@ from adjoint.library import (
 )
 from adjoint.library.kernels import compiled_for
 from adjoint.utils._python_dispatch import TorchDispatchMode
+from adjoint.utils.checkpoint import checkpoint
 from tests import toy_device
 
 Tensor = ad.Tensor
@@ -57,6 +58,38 @@ def both(xs: list[Tensor], flag: bool = True) -> tuple[Tensor, Tensor]:
 
 both.register_fake(lambda xs, flag: (ad.empty_like(xs[0]), ad.empty_like(xs[0])))
 both.register_autograd(lambda ctx, g, h: ([g + 2 * h, g], None))
+
+EVENTS: list[Any] = []  # of `weighed`, whose context keeps what a test names
+
+
+@custom_op("tests::weighed", mutates_args=())
+def weighed(x: Tensor, y: Tensor, keeps: str) -> tuple[Tensor, Tensor]:
+    return x * y, x + 2 * y
+
+
+@weighed.register_fake
+def _(x: Tensor, y: Tensor, keeps: str) -> tuple[Tensor, Tensor]:
+    return ad.empty_like(x), ad.empty_like(x)
+
+
+def keep_what_is_named(ctx: Any, inputs: Any, output: Any) -> None:
+    x, y, keeps = inputs
+    EVENTS.append((ctx.needs_input_grad, ad.is_grad_enabled()))
+    given = {"x": x, "y": y, "p": output[0], "s": output[1], "i": y * 1, "-": None}
+    ctx.save_for_backward(*[given[name] for name in keeps])
+    ctx.place, ctx.other = keeps.find("y") if "y" in keeps else keeps.find("i"), x * 1
+    if "p" in keeps:
+        ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads("-" not in keeps)
+
+
+def weighed_back(ctx: Any, g: Any, h: Any) -> Any:
+    h = h if isinstance(h, Tensor) else 0  # a builtin, which a compiled function may look up here
+    y = ctx.saved_tensors[ctx.place]
+    return g * y + h, g * ctx.other + 2 * h, None
+
+
+weighed.register_autograd(weighed_back, setup_context=keep_what_is_named)
 
 AXPY = """
 define void @axpy(ptr %x, ptr %y, ptr %out, i64 %n, double %a) {
@@ -171,6 +204,105 @@ def test_a_training_step() -> None:
             ends.append([run(ad.ones(2, 3) * (i + 1)).item() for i in range(4)])
     for other in ends[1:]:
         assert other == pytest.approx(ends[0], rel=1e-5)
+
+
+KEPT = {  # what its context keeps: what may be written to after the call, and what may not
+    "xy": ("ps", "xy"),
+    "i": ("xyps", ""),
+    "iy-": ("xps", "y"),
+    "yp": ("xs", "yp"),
+}
+
+
+@pytest.mark.parametrize("keeps", KEPT)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_a_context_saves_is_all_that_is_kept(keeps: str, compiled: bool) -> None:
+    def loss(u: Tensor, v: Tensor, written: str, forward: Any) -> Any:
+        x, y = u * 2, v * 1
+        product, total = forward(x, y)
+        if "p" in keeps:
+            total = total.detach()
+        tensors = {"x": x, "y": y, "p": product, "s": total}
+        if written:
+            tensors[written].mul_(v.detach() + 2)
+        return (product * 3 + (0 if "-" in keeps else total)).sum()
+
+    def own(u: Any, v: Any, written: str) -> Any:
+        return loss(u, v, written, lambda x, y: weighed(x, y, keeps))
+
+    run = ad.compile(own) if compiled else own
+    allowed, refused = KEPT[keeps]
+    for written in ["", *allowed]:
+        u, v = (t.requires_grad_() for t in operands(3))
+        want = ad.autograd.grad(
+            loss(u, v, written, lambda x, y: (x.clone() * y.clone(), x + 2 * y)), (u, v)
+        )
+        EVENTS.clear()
+        out = run(u, v, written)
+        assert EVENTS == [((True, True, False), False)]
+        ad.testing.assert_close(ad.autograd.grad(out, (u, v)), want)
+    for written in refused:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            run(u, v, written).backward()
+    EVENTS.clear()
+    with ad.no_grad():
+        run(u, v, "")
+    run(u.detach(), v.detach(), "")
+    assert not EVENTS
+
+
+def test_contexts_inside_hooks_transforms_and_checkpoints() -> None:
+    x, y = operands(3)
+    packed: list[Any] = []
+
+    def pack(t: Tensor) -> Tensor:
+        packed.append(t)
+        return t
+
+    with ad.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        product = weighed(x.requires_grad_(), y, "iy-")[0]
+    assert len(packed) == 2
+    assert type(product.grad_fn).__name__ == "GeneratedBackwardFor_tests_weighed_defaultBackward"
+    g = checkpoint(lambda x: weighed(x, y, "xy")[0], x, use_reentrant=False)
+    ad.testing.assert_close(ad.autograd.grad(g.sum(), x)[0], y)
+    for transform in (lambda f: f, ad.compile):
+        found = transform(ad.func.grad(lambda x: (weighed(x, y, "xy")[0].mul_(y)).sum()))(
+            x.detach()
+        )
+        ad.testing.assert_close(found, y * y)
+
+    def cubic(op: Any) -> Any:  # what the context computes counts in its second derivative
+        return ad.func.grad(lambda x: (ad.func.grad(lambda x: (op(x, x * x)[0]).sum())(x)).sum())
+
+    found = cubic(lambda x, y: weighed(x, y, "i"))(x.detach())
+    ad.testing.assert_close(found, cubic(lambda x, y: (x * y,))(x.detach()))
+    EVENTS.clear()
+    ad.vmap(ad.func.grad(lambda x, y: weighed(x, y, "xy")[0].sum()))(*operands(2, 3))
+    assert [needs for needs, _ in EVENTS] == [(True, False, False)]
+
+
+def test_a_context_sees_lists_and_arguments_by_name() -> None:
+    seen: list[Any] = []
+
+    @custom_op("tests::listed", mutates_args=())
+    def listed(xs: list[Tensor], y: Tensor, *, by: float = 2.0) -> list[Tensor]:
+        return [*(x * by for x in xs), y.clone()]
+
+    listed.register_fake(lambda xs, y, by=2.0: [ad.empty_like(x) for x in (*xs, y)])
+
+    def setup(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+        seen.append((ctx.needs_input_grad[:3], len(inputs), keyword_only_inputs, type(output)))
+        ctx.by = keyword_only_inputs["by"]
+
+    def back(ctx: Any, gs: Any) -> Any:
+        seen.append(ctx.needs_input_grad[:2])
+        return [g * ctx.by for g in gs[:-1]], gs[-1]
+
+    listed.register_autograd(back, setup_context=setup)
+    x = ad.ones(2, requires_grad=True)
+    sum(t.sum() for t in listed([x, ad.ones(2)], x, by=3.0)).backward()
+    assert x.grad.tolist() == [4.0, 4.0]
+    assert seen == [((True, False, True), 2, {"by": 3.0}, list), ([True, False], True)]
 
 
 def test_a_rule_for_batches() -> None:

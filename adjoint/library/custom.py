@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from adjoint.amp.autocast_mode import is_autocast_enabled
-from adjoint.engine.autodiff.levels.function import FunctionCtx
+from adjoint.engine.autodiff.levels.function import Function
+from adjoint.engine.autodiff.tape.node import Edge
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.device import KNOWN_TYPES
 from adjoint.engine.core.dtype import DType, float64
@@ -32,15 +33,24 @@ from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT, concrete
 from adjoint.engine.core.tree import map_tree
-from adjoint.engine.ops.create.creation import empty, zeros_like
+from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.library.arguments import (
+    LIST,
+    TENSOR,
+    Layout,
+    arranged,
+    filled,
+    handed,
+    tensors_in,
+)
+from adjoint.library.derivative import derived, put_on_tape
 from adjoint.library.notation import mismatch, read_notation
+from adjoint.library.registered import observed
 
 OPERATIONS: dict[str, CustomOpDef] = {}  # "namespace::name"
 EARLY: dict[str, dict[str, Callable[..., Any]]] = {}  # kernels of operations not yet defined
-TENSOR, LIST, VALUE = "tensor", "list", "value"  # what an argument is, in a layout
-Layout = tuple[tuple[str, Any], ...]
 
 
 def lowered(value: Any, device: str, dtype: DType) -> Any:
@@ -48,18 +58,6 @@ def lowered(value: Any, device: str, dtype: DType) -> Any:
     if not isinstance(value, Tensor) or value.device.type != device:
         return value
     return value.to(dtype) if value.is_floating_point() and value.dtype is not float64 else value
-
-
-def _observed(table: dict[str, Any], name: str) -> Any:
-    """A function that was registered, or None; in a recording, one that is followed.
-
-    The function runs where nobody observes it, so what it reads would be no guard.
-    """
-    capture = CONTEXT.capture
-    if capture is None or capture.item is None or capture.follow is None:
-        return table.get(name)
-    capture.item(table, name)
-    return None if table.get(name) is None else capture.follow(table[name])
 
 
 class CustomOpDef:
@@ -94,6 +92,7 @@ class CustomOpDef:
         self._vmap: Callable[..., Any] | None = None
         self._casts: dict[str, DType] = {}  # inside autocast for a device, operands become these
         self._kind: type | None = None  # of its results: a tensor, a tuple or a list of them
+        self._functions: dict[Layout, type[Function]] = {}  # on the tape, by where tensors are
         self._signature = None if fn is None else inspect.signature(fn)
         if self._signature is not None and not isinstance(self._mutates, str):
             unknown = sorted(set(self._mutates) - set(self._signature.parameters))
@@ -225,7 +224,7 @@ class CustomOpDef:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Callable[[], Any] | None:
         """What `register_torch_dispatch` has it do for the modes and tensors there are now."""
-        types = tuple({type(x): None for x in _tensors((*args, *kwargs.values()))})
+        types = tuple({type(x): None for x in tensors_in((*args, *kwargs.values()))})
         inner = getattr(CONTEXT.takers[-1], "__self__", None) if CONTEXT.takers else None
         if type(inner) in self._modes:
             fn = self._modes[type(inner)]
@@ -238,7 +237,7 @@ class CustomOpDef:
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = self._bound(args, kwargs)
         if self._transparent:
-            return handed(_observed(self._kernels, ""), values)
+            return handed(observed(self._kernels, ""), values)
         if self._mutates or self._returns_nothing():
             return self._computed(values)
         if self._notation is not None and "Tensor?" in self._notation.results:
@@ -260,6 +259,13 @@ class CustomOpDef:
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         return (*given.args, *given.kwargs.values())
+
+    def _taken_by_name(self) -> tuple[str, ...]:
+        """The arguments that are given by name alone, which come last."""
+        if self._notation is not None:
+            return tuple(a.name for a in self._notation.arguments if a.by_name)
+        given = {} if self._signature is None else self._signature.parameters
+        return tuple(name for name, p in given.items() if p.kind is p.KEYWORD_ONLY)
 
     def make_transparent(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Have the operation be a function of others, which is followed into its parts."""
@@ -295,12 +301,12 @@ class CustomOpDef:
 
     def _compute(self, values: Sequence[Any]) -> Any:
         """What the kernel for the operands' device, or the function, makes of the arguments."""
-        kind = next((x.device.type for x in _tensors(values)), "cpu")
+        kind = next((x.device.type for x in tensors_in(values)), "cpu")
         if kind == "meta" and self._fake is not None:
             return handed(self._fake, values)
-        kernel = _observed(self._kernels, kind) or _observed(self._kernels, "")
+        kernel = observed(self._kernels, kind) or observed(self._kernels, "")
         if kernel is None and self._for_all:
-            kernel = _observed(vars(self), "_init_fn")
+            kernel = observed(vars(self), "_init_fn")
         if kernel is None:
             there = ", ".join(sorted(self._kernels)) or "no device"
             raise NotImplementedError(
@@ -381,63 +387,6 @@ def check_device_type(kind: str) -> None:
         )
 
 
-def handed(fn: Callable[..., Any], values: Sequence[Any]) -> Any:
-    """What a function makes of arguments, of which the last may be taken by name alone.
-
-    >>> handed(lambda x, *, scale: x * scale, (2, 3))
-    6
-    """
-    code = getattr(fn, "__code__", None)
-    if code is None or not code.co_kwonlyargcount or len(values) <= code.co_argcount:
-        return fn(*values)
-    first = code.co_argcount
-    names = code.co_varnames[first : first + code.co_kwonlyargcount]
-    return fn(*values[:first], **dict(zip(names, values[first:], strict=True)))
-
-
-# -- arguments as operands and a layout ------------------------------------------------------------
-
-
-def arranged(values: Sequence[Any]) -> tuple[list[Tensor], Layout]:
-    """The tensors among arguments, and the rest with their places.
-
-    >>> import adjoint as ad
-    >>> arranged((ad.ones(1), 2, [ad.ones(1), ad.ones(1)]))[1]
-    (('tensor', None), ('value', 2), ('list', 2))
-    """
-    operands: list[Tensor] = []
-    layout: list[tuple[str, Any]] = []
-    for value in values:
-        if isinstance(value, Tensor):
-            operands.append(value)
-            layout.append((TENSOR, None))
-        elif isinstance(value, (list, tuple)) and any(isinstance(x, Tensor) for x in value):
-            if not all(isinstance(x, Tensor) for x in value):
-                raise TypeError("custom_op: a list among the arguments mixes tensors and others")
-            operands += value
-            layout.append((LIST, len(value)))
-        else:
-            layout.append((VALUE, tuple(value) if isinstance(value, list) else value))
-    return operands, tuple(layout)
-
-
-def filled(layout: Layout, xs: Sequence[Any]) -> list[Any]:
-    """The arguments that a layout describes, with tensors (or what stands for them) in place."""
-    left = iter(xs)
-    return [
-        next(left)
-        if kind == TENSOR
-        else [next(left) for _ in range(content)]
-        if kind == LIST
-        else content
-        for kind, content in layout
-    ]
-
-
-def _tensors(values: Sequence[Any]) -> list[Tensor]:
-    return arranged(values)[0]
-
-
 # -- the record ------------------------------------------------------------------------------------
 
 
@@ -448,54 +397,25 @@ def _infer(*specs: Spec, op: str, layout: Layout) -> tuple[Spec, ...]:
     return tuple(Spec(s.shape, s.dtype, specs[0].device) for s in result_specs)
 
 
+def _attach(
+    operands: Sequence[Any],
+    params: dict[str, Any],
+    outs: tuple[Any, ...],
+    edges: list[Edge | None],
+) -> None:
+    put_on_tape(OPERATIONS[params["op"]], params["layout"], operands, outs, edges)
+
+
 def _joint(
     gs: Sequence[Any], xs: Sequence[Any], outs: Sequence[Any], needed: Sequence[bool], params: Any
 ) -> list[Any]:
-    """What `backward` makes of the cotangents, with the context that `setup_context` fills."""
-    operation, layout = OPERATIONS[params["op"]], params["layout"]
-    if operation._backward is None:
-        raise RuntimeError(
-            f"Trying to backward through {operation._qualname}.default but no autograd formula was "
-            "registered. Please use register_autograd to add one."
-        )
-    wanted = filled(tuple((k, None if k == VALUE else n) for k, n in layout), needed)
-    context = FunctionCtx(tuple(any(w) if isinstance(w, list) else bool(w) for w in wanted))
-    setup = _observed(vars(operation), "_setup")
-    if setup is not None:
-        inputs = tuple(filled(layout, xs))
-        output: Any = outs[0] if operation._kind is Tensor else tuple(outs)
-        if "keyword_only_inputs" in inspect.signature(setup).parameters:
-            setup(ctx=context, inputs=inputs, keyword_only_inputs={}, output=output)
-        else:
-            setup(context, inputs, output)
-    grads = [
-        zeros_like(x) if g is None and context._materialize else g
-        for g, x in zip(gs, outs, strict=True)
-    ]
-    pulled = _observed(vars(operation), "_backward")(context, *grads)
-    return _by_operand(operation, layout, pulled if isinstance(pulled, tuple) else (pulled,))
-
-
-def _by_operand(operation: CustomOpDef, layout: Layout, pulled: tuple[Any, ...]) -> list[Any]:
-    """A derivative's results for the tensors among the arguments."""
-    if len(pulled) > len(layout):
-        raise RuntimeError(
-            f"{operation._qualname}: its derivative returned {len(pulled)} gradients for "
-            f"{len(layout)} arguments"
-        )
-    cotangents: list[Any] = []
-    for (kind, count), g in zip(layout, (*pulled, *(None,) * len(layout)), strict=False):
-        if kind == TENSOR:
-            cotangents.append(g)
-        elif kind == LIST:
-            cotangents += [None] * count if g is None else list(g)
-    return cotangents
+    return derived(OPERATIONS[params["op"]], params["layout"], gs, xs, outs, needed)
 
 
 def _batch(size: int, *full: Tensor, op: str, layout: Layout) -> tuple[Any, ...]:
     """A batch by the registered rule, or one call for each of its elements."""
     operation = OPERATIONS[op]
-    rule = _observed(vars(operation), "_vmap")
+    rule = observed(vars(operation), "_vmap")
     if rule is None:
         rows = [CUSTOM(*[x.select(0, i) for x in full], op=op, layout=layout) for i in range(size)]
         if not rows:
@@ -525,6 +445,7 @@ CUSTOM = primitive(
     operands=("*xs",),
     outputs=0,
     joint=_joint,
+    attach=_attach,
     batch=_batch,
     native_check=True,
     fails="values",

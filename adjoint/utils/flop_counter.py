@@ -13,7 +13,8 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import map_tree
 from adjoint.engine.graph.flops import shape_of
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.library.custom import CUSTOM, OPERATIONS, CustomOpDef, filled
+from adjoint.library.arguments import filled
+from adjoint.library.custom import CUSTOM, OPERATIONS, CustomOpDef
 from adjoint.nn.modules.hooks import (
     register_module_forward_hook,
     register_module_forward_pre_hook,

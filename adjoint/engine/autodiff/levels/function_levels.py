@@ -23,7 +23,7 @@ from adjoint.engine.autodiff.levels.grad_level import GradLevel
 from adjoint.engine.autodiff.levels.jvp_level import Dual, JvpLevel
 from adjoint.engine.autodiff.levels.stack import entered, next_depth
 from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
-from adjoint.engine.autodiff.tape.node import edge_of
+from adjoint.engine.autodiff.tape.node import Edge, edge_of
 from adjoint.engine.core.operations.dispatch import highest_level
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
@@ -45,7 +45,8 @@ def call(cls: type[Function], args: tuple[Any, ...], needs: Needs) -> tuple[Any,
     return run_forward(cls, args, needs)
 
 
-def _below(level: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def below_level(level: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Values, those of a level as they are below it."""
     return tuple(payload(a) if is_tensor(a) and a._storage.level is level else a for a in args)
 
 
@@ -85,22 +86,38 @@ def _call_grad(
     recording = CONTEXT.grad_enabled
     edges = [edge_of(a) if recording else None for a in args]
     wanted = tuple(e is not None or n for e, n in zip(edges, needs, strict=True))
-    inner = _below(level, args)
+    inner = below_level(level, args)
     with CONTEXT.having(grad_enabled=level.outer_grad and recording):
         out, noted = call(cls, inner, wanted)
     ctx = _context(cls, noted, wanted, inner, out)
-    ctx._level = level
     inner_outs = as_tuple(out)
     outs = tuple(_raised(level, o, inner, args) if is_tensor(o) else o for o in inner_outs)
-    below, above = (*inner, *inner_outs), (*args, *outs)
     for t in ctx._dirty:
         if (place := position(inner, t)) is not None and args[place] is not t:
             args[place]._storage.version += 1
-    ctx._to_save = _lifted(ctx._to_save, below, above)
-    ctx._dirty = _lifted(ctx._dirty, below, above)
-    ctx._silent = _lifted(ctx._silent, below, above)
-    outs, noted = attach_function(cls, ctx, args, outs, edges, {})
+    below, above = (*inner, *inner_outs), (*args, *outs)
+    outs, noted = attach_raised(cls, level, ctx, (below, above), args, outs, edges)
     return (outs if isinstance(out, tuple) else outs[0]), noted
+
+
+def attach_raised(
+    cls: type[Function],
+    level: GradLevel,
+    ctx: FunctionCtx,
+    pairs: tuple[tuple[Any, ...], tuple[Any, ...]],
+    args: tuple[Any, ...],
+    outs: tuple[Any, ...],
+    edges: list[Edge | None],
+) -> tuple[tuple[Any, ...], NotedOnContext]:
+    """Make a level's tensors results of a function, whose context was told of those below.
+
+    `pairs` are arguments and results, as they are below and at the level.
+    """
+    ctx._level = level
+    ctx._to_save = _lifted(ctx._to_save, *pairs)
+    ctx._dirty = _lifted(ctx._dirty, *pairs)
+    ctx._silent = _lifted(ctx._silent, *pairs)
+    return attach_function(cls, ctx, args, outs, edges, {})
 
 
 def _raised(level: GradLevel, out: Any, inner: tuple[Any, ...], args: tuple[Any, ...]) -> Tensor:
@@ -148,7 +165,7 @@ def _call_jvp(
 
 
 def _call_vmap(cls: type[Function], level: VmapLevel, args: tuple[Any, ...]) -> Any:
-    inner = _below(level, args)
+    inner = below_level(level, args)
     batched = tuple(is_tensor(a) and a._storage.level is level for a in args)
     if cls.vmap is not Function.vmap:
         in_dims = tuple(0 if b else None for b in batched)
@@ -206,7 +223,7 @@ def _saved_below(level: VmapLevel, ctx: Any, inner: FunctionCtx, pairs: Any) -> 
         k: (payload(v), True) if _are_at(level, (v,))[0] else (v, False)
         for k, v in inner.__dict__.items()
     }
-    saved = _below(level, _lifted(inner._to_save, *pairs))
+    saved = below_level(level, _lifted(inner._to_save, *pairs))
     ctx.save_for_backward(*saved)
     ctx.set_materialize_grads(inner._materialize)
 
@@ -238,7 +255,7 @@ def batched_function(
                 out = cls.forward(*_wrapped(level, args, batched))
                 outs = as_tuple(out)
                 Batched.out_batched = _are_at(level, outs)
-                shown = _below(level, outs)
+                shown = below_level(level, outs)
             return shown if isinstance(out, tuple) else shown[0]
 
         @staticmethod

@@ -403,6 +403,9 @@ def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], ou
         edges.append(None)
     if bits == 1 << len(operands):
         return
+    if record.attach is not None:
+        record.attach(operands, params, outs, edges)
+        return
     many = outs.__class__ is tuple
     key: Any = bits if record.outputs else (bits, len(outs))
     try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import types
 from typing import Any
 
-from adjoint.engine.capture.python.locations import ClassAttribute, Location
+from adjoint.engine.capture.python.locations import ClassAttribute, Item, Location
 from adjoint.engine.capture.python.observation import Observation
-from adjoint.engine.capture.python.plain import has
+from adjoint.engine.capture.python.plain import MISSING, has
 from adjoint.engine.capture.tensors.callbacks import is_native
 from adjoint.engine.core.errors import CaptureError
 
@@ -22,7 +23,9 @@ def check_hooks(observation: Observation, effects: int, guards: int) -> None:
     lines += [
         guard.line
         for guard in read
-        if not _is_code(guard.value) and not _is_of_framework(guard.place)
+        if not _is_code(guard.value)
+        and not _is_of_framework(guard.place)
+        and not _names_a_builtin(guard.place, guard.value)
     ]
     if lines:
         raise CaptureError(
@@ -40,3 +43,9 @@ def _is_code(value: Any) -> bool:
 def _is_of_framework(place: Location) -> bool:
     """Whether a place is an attribute of a class of the framework's."""
     return type(place) is ClassAttribute and is_native(place.owner.__module__)
+
+
+def _names_a_builtin(place: Location, value: Any) -> bool:
+    """Whether it is that a module has no variable by the name of a builtin, which is then meant."""
+    in_a_module = type(place) is Item and "__builtins__" in place.owner
+    return value is MISSING and in_a_module and hasattr(builtins, place.key)

@@ -100,6 +100,9 @@ class Record:
     jvp: Rule | None = None
     joint: Rule | None = None  # the vjp of all operands together (Note [rules])
     joint_for: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # What puts a call on the tape, where no plan says what its node keeps and does:
+    # attach(operands, params, outs, edges of the operands).
+    attach: Callable[..., None] | None = None
     # Operations with subgraphs compute results and tangents together: push(operands, ts, params).
     push: Callable[..., Any] | None = None
     partials: tuple[Rule | float | None, ...] = ()  # elementwise
