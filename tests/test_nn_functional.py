@@ -411,3 +411,21 @@ def test_the_last_bag_ends_where_it_is_told(mode: str, compiled: bool) -> None:
         bags = F.embedding_bag(index[:end], table, ends[:-1], mode=mode)
         want = bags, ad.autograd.grad(bags.sum(), table)[0]
         assert [x.tolist() for x in got] == [x.tolist() for x in want]
+
+
+@pytest.mark.parametrize("shape", [(2,), (3, 2), (4, 3, 2), (0, 2)])
+@pytest.mark.parametrize("dtype", [ad.float64, ad.float32, ad.bfloat16])
+@pytest.mark.parametrize("tracked", [False, True])
+def test_linear_takes_a_weight_of_one_dimension(shape: Any, dtype: Any, tracked: bool) -> None:
+    x = ad.arange(float(np.prod(shape))).reshape(shape).to(dtype).requires_grad_(tracked)
+    weight = ad.tensor([2.0, -1.0], dtype=dtype, requires_grad=tracked)
+    for bias in (None, ad.tensor(0.5, dtype=dtype)):
+        out = F.linear(x, weight, bias)
+        expected = x.detach().numpy().astype("float32") @ np.array([2, -1]) + (bias is not None) / 2
+        np.testing.assert_array_equal(out.detach().to(ad.float64).numpy(), expected)
+    if tracked:
+        out.sum().backward()
+        assert x.grad is not None
+        assert weight.grad is not None
+        assert x.grad.tolist() == ad.tensor([2.0, -1.0]).expand(shape).tolist()
+        assert weight.grad.tolist() == x.detach().reshape(-1, 2).sum(0).tolist()

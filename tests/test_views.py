@@ -154,6 +154,39 @@ def test_write_to_the_base_reaches_its_views_gradients() -> None:
     assert z.grad.tolist() == [[4, 4, 4], [0, 0, 0]]
 
 
+# What is done once y[1:] is v and y is off the tape, and d sum / d y of what it returns.
+DETACHED: dict[str, tuple[Any, list[float]]] = {
+    "a view": (lambda y, v: v, [0, 1, 1]),
+    "a view of it": (lambda y, v: v[1:], [0, 0, 1]),
+    "beside its base": (lambda y, v: y[1:] + v, [0, 1, 1]),
+    "its base a leaf": (lambda y, v: y.requires_grad_()[1:] * v.detach() + v, [0, 1, 1]),
+    "its base written": (lambda y, v: (y.mul_(3), v)[1], [0, 0, 0]),  # it follows the base again
+}
+
+
+@pytest.mark.parametrize("name", DETACHED)
+@pytest.mark.parametrize("how", ["tape", "func", "compile"])
+def test_a_base_taken_off_the_tape_leaves_its_views_there(name: str, how: str) -> None:
+    use, expected = DETACHED[name]
+
+    def program(z: Any) -> Any:
+        y = z * 1
+        v = y[1:]
+        y.detach_()
+        return use(y, v).sum() + (z * 0).sum()
+
+    z = ad.tensor([1.0, 2, 3], requires_grad=True)
+    if how == "func":
+        assert ad.func.grad(program)(z.detach()).tolist() == expected
+        return
+    program = ad.compile(program) if how == "compile" else program
+    for _ in range(2):
+        z.grad = None
+        program(z).backward()
+        assert z.grad is not None
+        assert z.grad.tolist() == expected
+
+
 @pytest.mark.parametrize("change", [ad.Tensor.t_, ad.Tensor.squeeze_, lambda x: x.unsqueeze_(0)])
 def test_a_shape_changed_without_gradients_stays_on_the_tape(change: Any) -> None:
     leaf = ad.arange(6.0).reshape(2, 3).requires_grad_()

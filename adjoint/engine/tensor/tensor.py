@@ -37,6 +37,7 @@ class AutogradMeta:
     __slots__ = (
         "accumulate_hooks",
         "accumulator",
+        "detached",
         "grad",
         "grad_dtype",
         "hooks",
@@ -54,6 +55,8 @@ class AutogradMeta:
         self.leaf_extra: Any = None  # that node's hooks
         self.retains_grad: Any = None  # of a non-leaf: the hook that keeps its gradient
         self.name: str | None = None
+        # Of a base taken off the tape: its node's id and its version then (Note [view aliasing]).
+        self.detached: tuple[int, int] | None = None
 
 
 class TensorType(type):
@@ -476,10 +479,17 @@ def sync_view(view: Tensor) -> None:
         A write through any window of a storage gives the root a new node. A view knows the node
         its own was derived from; when the root has moved on, the view's node is derived again by
         replaying the chain from the root.
+
+        `base.detach_()` takes the root alone off the tape: its views stay where they were until
+        the storage is written to. The root notes the id of its node, not the node, which would keep
+        the graph alive; a view that saw it holds it, so that no other node has that id.
     """
     seen = view._base[1]  # type: ignore[index]
     root = root_of(view)
     if seen is NO_GRAD or root._node is seen:
+        return
+    meta = root._grad_meta if root._node is None else None
+    if meta is not None and meta.detached == (id(seen), root._storage.version):
         return
     current = alias_with_history(root)
     with CONTEXT.having(grad_enabled=True):

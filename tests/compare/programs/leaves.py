@@ -54,6 +54,36 @@ def detach_in_place(t: Any) -> Any:
 
 
 @program
+def detach_base_of_views(t: Any) -> Any:
+    x = leaf(t)
+    y = x * 2
+    whole, part, first = y.view(-1), y[1:], y[:1]
+    y.detach_()
+    (whole * whole + x).sum().backward(retain_graph=True)
+    (part[:1] * 3).sum().backward()
+    return x.grad, [v.requires_grad for v in (y, whole, part, first, y[1:])]
+
+
+@program
+def detach_base_then_write(t: Any) -> Any:
+    x = leaf(t)
+    y = x * 2
+    part = y[1:]
+    y.detach_()
+    y.mul_(3)
+    ((part * part).sum() + x.sum()).backward()
+    return x.grad
+
+
+@program
+def detach_base_then_write_view(t: Any) -> Any:
+    y = leaf(t) * 2
+    part = y[1:]
+    y.detach_()
+    part.mul_(3)
+
+
+@program
 def detach_view_in_place(t: Any) -> Any:
     (leaf(t) * 2)[0].detach_()
 

@@ -10,7 +10,7 @@ from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.storage import Storage
-from adjoint.engine.tensor.tensor import LONG, Tensor, alias_noted, sync_view, wrap
+from adjoint.engine.tensor.tensor import LONG, Tensor, alias_noted, meta_of, sync_view, wrap
 
 
 @method
@@ -56,7 +56,7 @@ def detach(input: Tensor) -> Tensor:
 
 @public(method=True, name="detach_")
 def detach_(input: Tensor) -> Tensor:
-    """Take this tensor off the tape: it becomes a leaf."""
+    """Take this tensor off the tape: it becomes a leaf. Views of it stay on the tape."""
     if input._base is not None and input.requires_grad:
         raise RuntimeError(
             "Can't detach views in-place. Use detach() instead. If you are using "
@@ -65,6 +65,8 @@ def detach_(input: Tensor) -> Tensor:
         )
     if CONTEXT.capture is not None:
         CONTEXT.capture.touch(input)
+    if input._node is not None:
+        meta_of(input).detached = (id(input._node), input._storage.version)
     input._node, input._nr, input._requires_grad, input._base = None, 0, False, None
     return input
 

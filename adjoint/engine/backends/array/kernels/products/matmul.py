@@ -80,6 +80,8 @@ def linear(xp: Any, x: Any, y: Any, z: Any = None) -> Any:
         raise DTypeError(bias_of_another_dtype(x.dtype, z.dtype))
     if x.ndim > 2 and y.ndim == 2:  # one product of matrices, not one per leading index
         out = matmul(xp, x.reshape(-1, x.shape[-1]), y.T).reshape(*x.shape[:-1], y.shape[0])
+    elif y.ndim == 1:
+        out = matmul(xp, x, y[:, None])[..., 0]
     else:
         out = matmul(xp, x, y.T)
     if z is None:
