@@ -12,6 +12,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.autodiff.tape import flags
+from adjoint.engine.backends.llvm.small import viewing  # noqa: F401  # reads `LONG`, which is replaced here
 from adjoint.engine.tensor import chains, tensor
 
 
