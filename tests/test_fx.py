@@ -256,3 +256,12 @@ def test_proxies_made_by_hand_meet_functions_of_several() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_operands_in_a_sequence_are_recorded_one_by_one() -> None:
+    graph = fx.Graph()
+    a, b = (fx.Proxy(graph.placeholder(name)) for name in "ab")
+    given = [
+        ad.einsum("ij,jk->ik", *written).node.args for written in ((a, b), ((a, b),), ([a, b],))
+    ]
+    assert given == [("ij,jk->ik", a.node, b.node)] * 3
