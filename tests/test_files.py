@@ -559,6 +559,26 @@ def test_only_abandoned_temporaries_of_ours_are_removed(tmp_path: Path) -> None:
     assert all((tmp_path / name).read_bytes() == b"kept" for name in others)
 
 
+@pytest.mark.parametrize("zipped", [True, False])
+def test_files_of_ones_own_are_flushed(zipped: bool) -> None:
+    class Sender:
+        def __init__(self) -> None:
+            self.held, self.sent = b"", b""
+
+        def write(self, data: Any) -> None:
+            self.held += bytes(data)
+
+        def flush(self) -> None:
+            self.sent, self.held = self.sent + self.held, b""
+
+        def tell(self) -> int:
+            raise NotImplementedError("a sender has no place")
+
+    sender = Sender()
+    ad.save({"w": ad.ones(2)}, sender, _use_new_zipfile_serialization=zipped)
+    assert ad.load(BytesIO(sender.sent))["w"].tolist() == [1.0, 1.0]
+
+
 def test_a_link_to_itself_is_no_place(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("a")
     with pytest.raises(OSError, match="a"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import operator
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -240,3 +242,26 @@ def test_graph_modules_are_told_by_their_class() -> None:
     made.recompile()  # what was put on the class is not in the way
     x = ad.ones(1, 2)
     assert ad.equal(made(x), again(x))
+
+
+def test_proxies_made_by_hand_meet_functions_of_several() -> None:
+    # In a process of its own: here other tests have made classes that take functions over.
+    program = (
+        "import adjoint as ad; from adjoint import fx\n"
+        "graph = fx.Graph()\n"
+        "a, b = (fx.Proxy(graph.placeholder(n)) for n in 'ab')\n"
+        "graph.output(ad.broadcast_tensors(a[..., :1], b)[0].node)\n"
+        "run = fx.GraphModule(ad.nn.Module(), graph)\n"
+        "assert run(ad.ones(2, 3), ad.ones(4)[:2]).shape == (2, 2)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_operands_in_a_sequence_are_recorded_one_by_one() -> None:
+    graph = fx.Graph()
+    a, b = (fx.Proxy(graph.placeholder(name)) for name in "ab")
+    given = [
+        ad.einsum("ij,jk->ik", *written).node.args for written in ((a, b), ((a, b),), ([a, b],))
+    ]
+    assert given == [("ij,jk->ik", a.node, b.node)] * 3

@@ -153,6 +153,13 @@ def test_storages_are_made_written_and_copied() -> None:
     before = x._version
     x.untyped_storage().fill_(0)
     assert x._version > before
+    read = {
+        kind: kind.from_buffer(b"abcd", "big", count=1, offset=2, dtype=ad.int16)
+        for kind in (ad.UntypedStorage, ad.TypedStorage)
+    }
+    assert [kept.tolist() for kept in read.values()] == [[100, 99], [ord("c") * 256 + ord("d")]]
+    with pytest.raises(RuntimeError, match="dtype"):
+        ad.UntypedStorage.from_buffer(b"abcd")
     with pytest.raises(NotImplementedError, match="resize_"):
         storage.resize_(8)
 

@@ -68,6 +68,7 @@ EAGER = (
     "adjoint.engine.tensor.reading.info",
     "adjoint.engine.tensor.typing_rules",
     "adjoint.engine.tensor.memory",
+    "adjoint.engine.tensor.identity",
     "adjoint.engine.tensor.writing.out",
     "adjoint.engine.tensor.overriding",
     "adjoint.engine.autodiff.tape.flags",

@@ -11,6 +11,7 @@ from typing import Any
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.layout import Layout, MemoryFormat
+from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.core.operations.public import METHODS
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.fx.graph import Graph
@@ -203,6 +204,7 @@ class GraphAppendingTracer(TracerBase):
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        OVERRIDES.enlist()  # such proxies meet functions outside any trace, which enters them
 
 
 def _operator(name: str, target: Any, reflected: bool) -> Any:

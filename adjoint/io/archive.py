@@ -38,7 +38,7 @@ def write(
 ) -> None:
     """Write a value to a binary file; with `pickles`, objects that are no plain values too."""
     pickled, storages = pickled_value(value, pickles, pickle_module, protocol)
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(_placed(file), "w", zipfile.ZIP_STORED) as archive:
         _record(archive, "data.pkl", np.frombuffer(pickled, np.uint8))
         _record(archive, ".format_version", b"1")
         _record(archive, ".storage_alignment", str(ALIGNMENT).encode())
@@ -47,6 +47,34 @@ def write(
             data = bytes(flat.nbytes) if skipping() else host_bytes(flat)
             _record(archive, f"data/{key}", data)
         _record(archive, "version", b"3\n")
+
+
+class _Stream:
+    """A file of one's own that is only written to, and need not say how much it took."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.flush = getattr(file, "flush", lambda: None)
+
+    def write(self, data: Any) -> int:
+        """Write all of it, unless the file says otherwise."""
+        taken = self.file.write(data)
+        return len(data) if taken is None else taken
+
+
+def _placed(file: Any) -> Any:
+    """The file; as a stream if it is one's own and has no `tell` and `seek` that work.
+
+    `zipfile` makes do without places where it meets an `OSError`, as of a pipe, and nowhere else.
+    """
+    try:
+        place = file.tell()
+        file.seek(place)
+    except (AttributeError, NotImplementedError):
+        return _Stream(file)
+    except OSError:
+        pass
+    return file
 
 
 def _record(archive: zipfile.ZipFile, name: str, data: Any) -> None:

@@ -88,6 +88,8 @@ def save(
     if not hasattr(f, "write"):
         raise TypeError(f"save: expected a path or a binary file, received {type(f).__name__}")
     write(obj, f, pickles, pickle_module, pickle_protocol)
+    if hasattr(f, "flush"):  # files of one's own send what was written only then
+        f.flush()
 
 
 def load(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adjoint.engine.core.state.loading import on_first_use as _on_first_use
-from adjoint.engine.tensor.memory import swap_tensors as swap_tensors
+from adjoint.engine.tensor.identity import swap_tensors as swap_tensors
 from adjoint.utils import checkpoint as checkpoint
 
 # `data` brings in multiprocessing, `tensorboard` the training package.

@@ -14,10 +14,9 @@ from adjoint.engine.core.dtype import DType, get_default_dtype, named
 from adjoint.engine.core.errors import CaptureError, DeviceError, ShapeError
 from adjoint.engine.core.operations.public import PUBLIC, method, prop
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.storage import Storage
-from adjoint.engine.tensor.tensor import AutogradMeta, Tensor, _new, alias_noted, wrap
+from adjoint.engine.tensor.storage_bytes import read_bytes
+from adjoint.engine.tensor.tensor import Tensor, _new, wrap
 
 
 def _holders(storage: Storage) -> tuple[list[Tensor], list[UntypedStorage]]:
@@ -94,6 +93,33 @@ class UntypedStorage:
             nbytes: how many bytes; the whole file unless given.
         """
         return cls(Storage(HOOKS.array.map_file(str(filename), shared, int(nbytes))), CPU)
+
+    @classmethod
+    def from_buffer(
+        cls,
+        buffer: Any,
+        byte_order: str | None = None,
+        count: int = -1,
+        offset: int = 0,
+        dtype: DType | None = None,
+    ) -> UntypedStorage:
+        """A copy of the bytes of elements in a buffer, which stand there in a byte order.
+
+        Args:
+            buffer: bytes, or what shows some.
+            byte_order: "native", "little" or "big": of elements of more than one byte.
+            count: how many elements; all that follow the offset unless given.
+            offset: where the first begins, in bytes.
+            dtype: of the elements.
+
+        Example:
+            >>> import adjoint as ad
+            >>> ad.UntypedStorage.from_buffer(b"abcd", "big", dtype=ad.int16).tolist()
+            [98, 97, 100, 99]
+        """
+        if dtype is None:
+            raise RuntimeError("argument 'dtype' cannot be None")
+        return read_bytes(buffer, dtype, byte_order, count, offset).untyped_storage()
 
     def untyped(self) -> UntypedStorage:
         """Itself."""
@@ -303,6 +329,23 @@ class TypedStorage(UntypedStorage):
         given = storage if isinstance(storage, int) else list(storage)
         super().__init__(new(given, dtype=dtype, device=CPU)._storage, CPU)
 
+    @classmethod
+    def from_buffer(
+        cls,
+        buffer: Any,
+        byte_order: str | None = None,
+        count: int = -1,
+        offset: int = 0,
+        dtype: DType | None = None,
+        device: Device | Any = CPU,
+    ) -> TypedStorage:
+        """The same as elements: of the default dtype unless given, on the CPU."""
+        if Device(device) is not CPU:
+            raise RuntimeError(f"TypedStorage.from_buffer: Not available for device {device}")
+        dtype = get_default_dtype() if dtype is None else dtype
+        data = read_bytes(buffer, dtype, byte_order, count, offset)
+        return TypedStorage(wrap_storage=data.untyped_storage(), dtype=dtype)
+
     @property
     def dtype(self) -> Any:
         """The type of the elements."""
@@ -511,74 +554,6 @@ def record_stream(self: Tensor, stream: Any) -> None:
     if self.device.type != "cuda":
         raise DeviceError(f"record_stream: the tensor is on {self.device}, which has no streams")
     HOOKS.array.used_by(self._array, stream)
-
-
-# What a tensor is, apart from who it is.
-CONTENT = (
-    "_array",
-    "_base",
-    "_chain",
-    "_grad_meta",
-    "_node",
-    "_nr",
-    "_requires_grad",
-    "_storage",
-)
-
-
-def swap_tensors(t1: Tensor, t2: Tensor) -> None:
-    """Exchange what two tensors are: whoever holds one then holds the other's class and elements.
-
-    Example:
-        >>> import adjoint as ad
-        >>> a, b = ad.ones(1), ad.zeros(2)
-        >>> ad.utils.swap_tensors(a, b)
-        >>> a
-        tensor([0., 0.])
-    """
-    for tensor in (t1, t2):
-        meta = tensor._grad_meta
-        if tensor._node is not None or (meta is not None and meta.accumulator is not None):
-            raise RuntimeError(
-                "swap_tensors: a tensor that a computation on the tape uses cannot be exchanged"
-            )
-    t1.__class__, t2.__class__ = t2.__class__, t1.__class__
-    t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
-    for name in CONTENT:
-        first, second = getattr(t1, name), getattr(t2, name)
-        setattr(t1, name, second)
-        setattr(t2, name, first)
-    STRUCTURE_VERSION.count += 1  # a captured function knows tensors by their memory
-
-
-@method
-def as_subclass(self: Tensor, cls: type[Any]) -> Any:
-    """The same tensor as an instance of a subclass of Tensor."""
-    if not issubclass(cls, Tensor):
-        raise TypeError(f"as_subclass: {cls.__name__} is not a subclass of Tensor")
-    converted = _new(cls)
-    if self._grad_meta is None and self._requires_grad:
-        self._grad_meta = AutogradMeta()  # shared, so that a gradient reaches both
-    for slot in CONTENT:
-        setattr(converted, slot, getattr(self, slot))
-    if CONTEXT.capture is not None:
-        CONTEXT.capture.derive(converted, self)
-    return converted
-
-
-def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:
-    """A leaf of a subclass on a tensor's elements: how parameters of one's own are made."""
-    return alias_noted(data).as_subclass(cls).requires_grad_(require_grad)
-
-
-def _make_wrapper_subclass(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
-    """A tensor of a class with `__torch_dispatch__`, without elements of its own."""
-    HOOKS.load_wrappers()
-    return HOOKS.wrappers.make(cls, *args, **kwargs)
-
-
-Tensor._make_subclass = staticmethod(_make_subclass)  # type: ignore[attr-defined]
-Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)  # type: ignore[attr-defined]
 
 
 @method

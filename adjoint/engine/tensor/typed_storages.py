@@ -5,16 +5,12 @@ Made, each is a `TypedStorage`; `isinstance` asks for its dtype, as in PyTorch.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU
-from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.tensor.memory import TypedStorage, UntypedStorage
-from adjoint.engine.tensor.tensor import wrap
-
-BYTE_ORDERS = ("native", "little", "big")
+from adjoint.engine.tensor.storage_bytes import read_bytes
 
 
 class LegacyStorageMeta(type):
@@ -59,35 +55,8 @@ class LegacyStorage(metaclass=LegacyStorageMeta):
             >>> ad.ShortStorage.from_buffer(bytes([1, 0, 0, 1]), "little").tolist()
             [1, 256]
         """
-        held, size = bytes(memoryview(buffer).cast("B")), cls.dtype.itemsize
-        if byte_order is None and size > 1:
-            raise RuntimeError("function missing required argument 'byte_order' (pos 2)")
-        if byte_order not in (None, *BYTE_ORDERS):
-            raise ValueError(
-                f"invalid byte_order {byte_order!r} (expected 'big', 'little', or 'native')"
-            )
-        if not 0 <= offset <= len(held):
-            raise ValueError(
-                "offset must be non-negative and no greater than buffer length "
-                f"({len(held)}), but got {offset}"
-            )
-        if count < 0 and (len(held) - offset) % size:
-            raise ValueError(
-                f"buffer size ({len(held)}) must be a multiple of element size ({size})"
-            )
-        number = (len(held) - offset) // size if count < 0 else count
-        if offset + number * size > len(held):
-            raise ValueError(
-                f"buffer has only {(len(held) - offset) // size} elements after offset {offset}, "
-                f"but specified a size of {number}"
-            )
-        data = wrap(HOOKS.array.new_bytes(memoryview(held)[offset : offset + number * size]))
-        if byte_order not in (None, "native", sys.byteorder):
-            part = size // 2 if cls.dtype.is_complex else size
-            data = data.reshape(-1, part).flip(1).reshape(-1)
-        if cls.dtype is dt.bool_:  # any byte but zero is true
-            data = data.ne(0).view(dt.uint8)
-        return TypedStorage(wrap_storage=data.clone().untyped_storage(), dtype=cls.dtype)
+        data = read_bytes(buffer, cls.dtype, byte_order, count, offset)
+        return TypedStorage(wrap_storage=data.untyped_storage(), dtype=cls.dtype)
 
     @classmethod
     def from_file(cls, filename: str, shared: bool = False, size: int = 0) -> TypedStorage:

@@ -156,6 +156,8 @@ def dispatch(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
             return result
     elif not asked:
         return PASS
+    if func.__name__ == "einsum" and len(args) == 2 and type(args[1]) in (list, tuple):
+        args = (args[0], *args[1])  # operands in a sequence are shown one by one, as in PyTorch
     for value in asked:
         result = value.__torch_function__(func, types, args, kwargs)
         if result is not NotImplemented:
