@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adjoint.engine.autodiff.levels.function import (
     Function,
@@ -32,12 +32,11 @@ from adjoint.engine.tensor.tensor import Tensor
 from adjoint.library.arguments import LIST, TENSOR, VALUE, Layout, filled
 from adjoint.library.registered import observed
 
-if TYPE_CHECKING:
-    from adjoint.library.custom import CustomOpDef
+Operation = Any  # a `custom.CustomOpDef`, whose module imports this one
 
 
 def put_on_tape(
-    operation: CustomOpDef,
+    operation: Operation,
     layout: Layout,
     operands: Sequence[Any],
     outs: tuple[Any, ...],
@@ -62,7 +61,7 @@ def put_on_tape(
 
 
 def derived(
-    operation: CustomOpDef,
+    operation: Operation,
     layout: Layout,
     gs: Sequence[Any],
     operands: Sequence[Any],
@@ -83,7 +82,7 @@ def derived(
 class _OperationFunction(Function):
     """What the node of an operation asks for gradients; `layout` is without values."""
 
-    operation: CustomOpDef
+    operation: Operation
     layout: Layout
 
     @classmethod
@@ -91,7 +90,7 @@ class _OperationFunction(Function):
         return _pulled(cls.operation, cls.layout, ctx, grads)
 
 
-def _function(operation: CustomOpDef, layout: Layout) -> type[Function]:
+def _function(operation: Operation, layout: Layout) -> type[Function]:
     """The function of calls whose tensors are at these places; its node has PyTorch's name."""
     places = _places(layout)
     function = operation._functions.get(places)
@@ -124,14 +123,14 @@ def _context(layout: Layout, needs: Sequence[bool]) -> FunctionCtx:
 
 
 def _set_up(
-    operation: CustomOpDef,
+    operation: Operation,
     layout: Layout,
     context: FunctionCtx,
     operands: Sequence[Any],
     outs: Sequence[Any],
 ) -> None:
     """Have `setup_context`, if there is one, fill a context."""
-    setup = observed(vars(operation), "_setup")
+    setup = observed(operation.__dict__, "_setup")
     if setup is None:
         return
     inputs = tuple(filled(layout, operands))
@@ -151,10 +150,10 @@ def _set_up(
 
 
 def _pulled(
-    operation: CustomOpDef, layout: Layout, context: FunctionCtx, grads: Sequence[Any]
+    operation: Operation, layout: Layout, context: FunctionCtx, grads: Sequence[Any]
 ) -> list[Any]:
     """What `backward` makes of the cotangents, for the tensors among the arguments."""
-    backward = observed(vars(operation), "_backward")
+    backward = observed(operation.__dict__, "_backward")
     if backward is None:
         raise RuntimeError(
             f"Trying to backward through {operation._qualname}.default but no autograd formula was "
@@ -170,7 +169,7 @@ def _pulled(
     return _by_operand(operation, layout, pulled if isinstance(pulled, tuple) else (pulled,))
 
 
-def _by_operand(operation: CustomOpDef, layout: Layout, pulled: tuple[Any, ...]) -> list[Any]:
+def _by_operand(operation: Operation, layout: Layout, pulled: tuple[Any, ...]) -> list[Any]:
     """A derivative's results for the tensors among the arguments."""
     if len(pulled) > len(layout):
         raise RuntimeError(
