@@ -383,7 +383,11 @@ GENERAL = [
     Row(
         "renorm",
         lambda lib, x: x.renorm(2, 0, 1.5),
-        ((np.array([[3.0, 4.0], [0.3, -0.4], [1.2, 0.9]]),), (np.array([[1e3, 0.0], [2.0, 1.0]]),)),
+        (
+            (np.array([[3.0, 4.0], [0.3, -0.4], [1.2, 0.9]]),),  # the last at the edge
+            (np.array([[1e3, 0.0], [2.0, 1.0]]),),
+            (np.array([[3.0, 4.0], [0.3, -0.4]]),),
+        ),
     ),
     Row(
         "cosine_similarity",

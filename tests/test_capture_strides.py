@@ -47,6 +47,16 @@ def expanded(x: Any) -> Any:
     return x[:1].expand(x.shape) if x.shape[0] else x
 
 
+@pytest.mark.parametrize("shuffle", ["pixel_shuffle", "pixel_unshuffle", "channel_shuffle"])
+def test_shuffled_channels_stay_innermost(shuffle: str) -> None:
+    def fn(x: Any) -> Any:
+        return getattr(F, shuffle)(x, 2)
+
+    x = channels_last(ad.randn(2, 8, 4, 6))
+    assert capture(lambda x: fn(x).stride())(x) == capture(fn)(x).stride() == fn(x).stride()
+    assert fn(x).stride()[1] == 1
+
+
 LAYOUTS: dict[str, Layout] = {
     f.__name__: f for f in (flipped, rolled, channels_last, stepped, expanded)
 }

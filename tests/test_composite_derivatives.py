@@ -122,6 +122,11 @@ def by_forward_ad(fn: Function, x: Any) -> Any:
 FORWARD = [by_jvp, by_jvp_of_vmap, by_vmap_of_jvp, by_captured_jvp, by_forward_ad]
 
 
+# The row of an embedding's padding has a value and, on purpose, no gradient; as in PyTorch it moves
+# the result in forward mode.
+MOVED_FORWARD = {"embedding"}
+
+
 def alone(fn: Function, point: Point, k: int) -> Function:
     """A function of the k-th operand alone."""
     return lambda x: fn(*point.xs[:k], x, *point.xs[k + 1 :])
@@ -154,7 +159,7 @@ class Check:
             for push in FORWARD:
                 got = [push(alone(point.outs, point, k), x) for k, x in enumerate(point.xs)]
                 self.same(got, want, push.__name__)
-        elif point.finite:
+        elif point.finite and self.row.name not in MOVED_FORWARD:
             self.same(by_jacfwd(point.total, point), want, "by_jacfwd")
 
     def second(self) -> None:
@@ -252,8 +257,7 @@ def test_elementwise_composites_against_finite_differences(row: Row) -> None:
     assert compare_elementwise(point, slopes, tape_twice(point))
 
 
-# The row of an embedding's padding has a value and, on purpose, no derivative.
-GENERAL = [r for r in ROWS if not r.elementwise and r.name != "embedding"]
+GENERAL = [r for r in ROWS if not r.elementwise and r.name not in MOVED_FORWARD]
 
 
 @pytest.mark.slow

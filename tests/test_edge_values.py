@@ -221,6 +221,20 @@ def test_compiled_least_squares_of_nans(driver: str) -> None:
         ad.compile(lambda a, b: ad.linalg.lstsq(a, b, driver="gelsd").solution)(a, b)
 
 
+@pytest.mark.parametrize("driver", ["gelsy", "gels", "gelsd", "gelss"])
+@pytest.mark.parametrize("rcond", [None, 0.2, 1.5, -1.0])
+def test_compiled_least_squares_leave_out_what_eager_ones_do(driver: str, rcond: Any) -> None:
+    """How much is left out of a matrix is the driver's to say where it is more than rounding."""
+    a, b = ad.tensor([[1.0, 2.0], [3.0, 3.5], [0.5, 1.0], [1.0, 0.8]]), ad.eye(4)[:, :3]
+
+    def solve(a: Any, b: Any) -> tuple[Any, Any]:
+        found = ad.linalg.lstsq(a, b, rcond=rcond, driver=driver)
+        return found.solution, found.rank
+
+    for got, want in zip(ad.compile(solve)(a, b), solve(a, b), strict=True):
+        np.testing.assert_allclose(got.numpy(), want.numpy(), atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [ad.int64, ad.uint8, ad.bool])
 @pytest.mark.parametrize("weight", [0.5, 1])
 def test_whole_numbers_have_nothing_between_them(dtype: Any, weight: float) -> None:

@@ -65,6 +65,7 @@ PIXEL_SHUFFLE: Record = composite(
     _shuffled,
     lambda g, factor: PIXEL_UNSHUFFLE(g, factor=factor),
     linear=True,
+    keeps_layout="images",
     fragment="plain",
 )
 PIXEL_UNSHUFFLE: Record = composite(
@@ -72,6 +73,7 @@ PIXEL_UNSHUFFLE: Record = composite(
     _unshuffled,
     lambda g, factor: PIXEL_SHUFFLE(g, factor=factor),
     linear=True,
+    keeps_layout="images",
     fragment="plain",
 )
 CHANNEL_SHUFFLE: Record = composite(
@@ -79,6 +81,7 @@ CHANNEL_SHUFFLE: Record = composite(
     _dealt,
     lambda g, groups: CHANNEL_SHUFFLE(g, groups=g.shape[1] // groups),
     linear=True,
+    keeps_layout="images",
     fragment="plain",
 )
 

@@ -21,6 +21,7 @@ from adjoint.engine.core.dtype import (
     float64,
     int64,
 )
+from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
@@ -80,7 +81,7 @@ def least_squares(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) ->
     """
     x, y = inputs
     dtype: DType = x.spec.dtype
-    if dtype.is_half or 0 in (*x.spec.shape, *y.spec.shape):
+    if dtype.is_half or 0 in (*x.spec.shape, *y.spec.shape) or not _truncates_alike(node, x):
         return None
     emit = builder.emit
     wide, right = (to(builder, v, doubled(dtype)) for v in (x, y))
@@ -113,6 +114,19 @@ def least_squares(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) ->
     if node.params["driver"] == "gelss":
         s = emit(WHERE, emit(RESHAPE, finite, shape=(*batch, 1)), s, nan)
     return (to(builder, solution, dtype), rank, to(builder, s, dtype.to_real()))
+
+
+def _truncates_alike(node: Node, x: Value) -> bool:
+    """Whether leaving out small singular values is what the driver does.
+
+    "gelsy" leaves out what is small of a factor with pivots: the same up to rounding where `rcond`
+    is as small as rounding itself, and another solution where it is larger.
+    """
+    rcond = node.params["rcond"]
+    if not isinstance(rcond, float) or not 0 <= rcond < 1:  # not known yet, or LAPACK's own limit
+        return False
+    epsilon = float(finfo(x.spec.dtype).eps)
+    return node.params["driver"] in ("gelsd", "gelss") or rcond <= epsilon * max(x.spec.shape[-2:])
 
 
 def to(builder: GraphBuilder, x: Value, dtype: DType) -> Value:
