@@ -86,7 +86,8 @@ def test_positions_give_the_bits_of_the_table(dtype: str) -> None:
             assert got.dtype is want.dtype, name
             assert ad.equal(got, want), name
     made = {name_of(key[0]) for key, fragment in FRAGMENTS.by_kind.items() if fragment is not None}
-    assert {"index"} | ({"index_put", "scatter"} if dtype != "complex64" else set()) <= made
+    # Few complex numbers are picked by the table, and many as words of eight bytes (`as_words`).
+    assert ({"roll"} if dtype == "complex64" else {"index", "index_put", "scatter"}) <= made
 
 
 def test_gradients_of_positions() -> None:
