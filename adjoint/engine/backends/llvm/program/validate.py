@@ -192,14 +192,25 @@ class CheckedCall:
     # -- works ----------------------------------------------------------------------------------
 
     def before(self, launch: Launch) -> None:
-        """Copy what a launch is about to read."""
+        """Copy what a launch is about to read.
+
+        What it adds to may have been copied to where the result belongs: it is found there, since
+        its own place may serve others already.
+        """
         read = {touch.buffer for touch in launch.reads}
         for work in launch.works:
             key = key_of(work, launch.substitutions)
             doing = self.doing.get(key)
             if doing is None:
                 doing = self.doing[key] = Doing(self.launches[key] or 1)
+            begun = {
+                value.node.inputs[0]: place
+                for value, place in work.stores
+                if value.node is not None and value.node.inputs and place.buffer in read
+            }
             for value, place in work.loads().items():
+                if place.buffer not in read:
+                    place = begun.get(value, place)
                 if place.buffer in read and value not in doing.given:
                     doing.given[value] = self.array(value, place, launch.substitutions)
 
