@@ -265,3 +265,22 @@ def test_reductions_of_picked_rows_go_along_the_rows(reduce: str, width: int) ->
     assert not form.rows
     (picked,) = [op.args[0][1] for op in form.ops if op.kind == LOAD and len(op.args) > 1]
     assert form.refs[picked][1][form.outer - 1] == 1
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(64, 16), (33, 21), (16, 64)])
+def test_losses_go_along_rows_of_logits(rows: int, classes: int) -> None:
+    """However many numbers a loss knows of each row: they are few beside the logits."""
+    rng = np.random.default_rng(0)
+    x = ad.tensor(rng.standard_normal((rows, classes), np.float32))
+    of_rows = [ad.tensor(rng.standard_normal((rows, 1), np.float32)) for _ in range(6)]
+
+    def fn(x: Any, *of_rows: Any) -> Any:
+        a, b, c, d, e, f = of_rows
+        return ((x - a - b).exp() * c + d) * e - f
+
+    compiled = ad.compile(fn)
+    np.testing.assert_allclose(compiled(x, *of_rows).numpy(), fn(x, *of_rows).numpy(), rtol=2e-5)
+    (form,) = forms(compiled)
+    whole = [classes for _, classes in form.refs if all(classes)]
+    assert len(whole) == 2
+    assert [classes[-1] for classes in whole] == [1, 1]
