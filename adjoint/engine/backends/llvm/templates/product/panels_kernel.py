@@ -15,7 +15,8 @@ Note [tall tiles]
     read before any of it is written: rows that are a multiple of 4096 bytes apart look alike to the
     processor, which would let each read wait for the write before it. Results are written by masks,
     whole ones too, and a lower tile that has no four rows makes its last one again: so a tile ends
-    in one way.
+    in one way. What is added to a product (a bias) is what its first block adds to, as later ones
+    add to the result.
 
 Note [turns of tall tiles]
     The processor takes four instructions a cycle, and a turn has 24 products for twelve cycles, so
@@ -67,6 +68,8 @@ class PanelWords(ProductWords):
 
     a_step: Any  # from a row to the next: in panels they are neighbours
     a_panel: Any  # from twelve rows to the next
+    begin: Any  # what sums begin with: a matrix or, with no steps from row to row, a row; or 0
+    begin_row: Any
 
 
 class PanelsKernel(ProductKernel):
@@ -206,26 +209,46 @@ class PanelsKernel(ProductKernel):
 
     def put_tile(self, tile: Tile, sums: list[V], at: Meeting, i: V) -> None:
         """A tile into the result: in its place for the first block, added to it for later ones."""
-        w, lanes, c_row = self.w, tile.lanes, self.word.c_row
+        w, lanes, c_row, later = self.w, tile.lanes, self.word.c_row, at.k > 0
         masks = [w.lanes_below(at.end - at.column - v * lanes, lanes) for v in range(tile.vectors)]
         first = w.at(at.c, self.kind, i * c_row + at.column)
-        rows = [w.at(first, self.kind, r * c_row) for r in self.steps(at, tile, i)]
-        places = [
-            (mask, w.at(row, self.kind, w.whole(v * lanes)))
-            for row in rows
-            for v, mask in enumerate(masks)
-        ]
 
-        def put(later: bool) -> None:
-            # All is read before any is written: Note [tall tiles].
-            after = [
-                x + masked_load(mask, place, self.item, self.kind) if later else x
-                for x, (mask, place) in zip(sums, places, strict=True)
+        def places(start: str, row: V) -> list[tuple[V, str]]:
+            rows = [w.at(start, self.kind, r * row) for r in self.steps(at, tile, i)]
+            return [
+                (mask, w.at(row, self.kind, w.whole(v * lanes)))
+                for row in rows
+                for v, mask in enumerate(masks)
             ]
-            for x, (mask, place) in zip(after, places, strict=True):
+
+        def put(after: list[V]) -> None:
+            for x, (mask, place) in zip(after, places(first, c_row), strict=True):
                 masked_store(mask, x, place, self.item)
 
-        w.either(at.k > 0, lambda: put(True), lambda: put(False))
+        def added() -> None:
+            # All is read before any is written: Note [tall tiles].
+            found = places(*self.before(at, i, later, first))
+            put([
+                x + masked_load(mask, place, self.item, self.kind)
+                for x, (mask, place) in zip(sums, found, strict=True)
+            ])  # fmt: skip
+
+        w.either(self.adds(later), added, lambda: put(sums))
+
+    def adds(self, later: V) -> V:
+        """Whether a tile is added to something: the result of earlier blocks, or what is given."""
+        word = self.word
+        return later | word.begin.ne(0) if isinstance(word, PanelWords) else later
+
+    def before(self, at: Meeting, i: V, later: V, result: str) -> tuple[str, V]:
+        """Where that lies from a tile's first row on, and how far rows are apart."""
+        w, word = self.w, self.word
+        if not isinstance(word, PanelWords):
+            return result, word.c_row
+        place = (self.first_row + i) * word.begin_row + at.column
+        given = word.begin + place * self.item
+        start = w.pointer(select(later, w.address(result), given))
+        return start, select(later, word.c_row, word.begin_row)
 
     def put_ending(self, tile: Tile, sums: list[V], at: Meeting, i: V) -> None:
         """A tile whose sums are whole, and what they lead to, row by row."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.writer import LINE
 from adjoint.engine.backends.llvm.templates.convolution.windowed import (
-    kind_of,
     parts_of,
     rounded,
 )
@@ -30,9 +29,15 @@ from adjoint.engine.backends.llvm.templates.product.cutting import (
     rows_of_piece,
     strip_of,
 )
+from adjoint.engine.backends.llvm.templates.product.described import (
+    Lasts,
+    TiledProduct,
+    described,
+    never,
+)
 from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.kernel import GROUP
-from adjoint.engine.backends.llvm.templates.product.operands import Matrix, matrix
+from adjoint.engine.backends.llvm.templates.product.operands import Matrix
 from adjoint.engine.backends.llvm.templates.product.parts import sum_parts
 from adjoint.engine.backends.llvm.templates.product.tiles import (
     MOST_FEW,
@@ -45,9 +50,9 @@ from adjoint.engine.backends.llvm.templates.product.tiles import (
     product_tile,
     tiled,
 )
-from adjoint.engine.compiler.loops.epilogues import Epilogue
+from adjoint.engine.compiler.loops.epilogues import Epilogue, is_large
 from adjoint.engine.compiler.memory.places import ARENA, Dims, Place, PlannedBuffer
-from adjoint.engine.compiler.schedule.steps import Address, Label, Launch, Text, sized, whole
+from adjoint.engine.compiler.schedule.steps import Address, Launch, Text, sized, whole
 from adjoint.engine.core.spec import pinned
 from adjoint.engine.graph.sizes.extents import computed, is_extent, is_undecided, typical
 
@@ -67,56 +72,6 @@ MANY = 64  # rows from which on it is worth a launch to have them do so
 LARGE = 1 << 20  # bytes of a matrix from which on one row goes along its rows
 LITTLES = 8  # members of a batch from which on it is worth a function of their own sizes
 DEEP = 1 << 14  # rows that are added up one after another, at most
-
-Lasts = Callable[[PlannedBuffer], bool]
-
-
-# -- operands -----------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class TiledProduct:
-    """C = A B, and the launches that make it."""
-
-    kind: str
-    a: Matrix
-    b: Matrix
-    c: Matrix
-    ranges: tuple[int, int]  # of the batch
-    label: Label
-    launches: list[Launch]
-    # Whether an operand is the same in all turns of a loop: it is then ordered once for all.
-    lasts: Lasts
-    ending: Ending | None = None
-
-    @property
-    def batch(self) -> int:
-        return self.ranges[0] * self.ranges[1]
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """m, n, k."""
-        return *self.c.shape, self.a.shape[1]
-
-    @property
-    def turned(self) -> TiledProduct:
-        """C^T = B^T A^T."""
-        return replace(self, a=self.b.turned, b=self.a.turned, c=self.c.turned)
-
-
-def never(buffer: PlannedBuffer) -> bool:
-    """Outside of loops nothing is read in many turns."""
-    return False
-
-
-def described(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts) -> TiledProduct:
-    """A product whose batch has two ranges, without launches yet."""
-    ranges = dims[0][0], dims[1][0]
-    batch = ranges[0] * ranges[1]
-    sizes = (*c.shape[-2:], a.shape[-1])
-    label = sized("matmul", *((batch, *sizes) if batch > 1 else sizes))
-    x, y, z = (matrix(place, dims, i) for i, place in enumerate((a, b, c)))
-    return TiledProduct(kind_of(c), x, y, z, ranges, label, [], lasts)
 
 
 def product_steps(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts = never) -> list[Launch]:
@@ -156,6 +111,15 @@ def product_steps_with(
     if not is_ordered_once(product) and (is_thin(product) or is_thin(product.turned)):
         return None
     product.label = (*product.label, "+" + "+".join(epilogue.origin))
+    if not stored and begins_with_another(product, epilogue):
+        ((_, to),) = epilogue.stores
+        product.beginning = epilogue.added
+        start = Address(to.buffer, to.offset * to.dtype.itemsize)
+        product.c = replace(product.c, base=start, row=to.row)
+        tiles(product)
+        return product.launches
+    if not is_large(c.shape, c.buffer.dtype):
+        return None  # such are taken for what sums begin with alone
     product.ending = Ending(epilogue, stored)
     if not stored:  # sums over blocks are then added up where a result will be
         like = [
@@ -166,6 +130,13 @@ def product_steps_with(
             product.c = replace(product.c, base=start)
     tiles(product)
     return product.launches
+
+
+def begins_with_another(p: TiledProduct, epilogue: Epilogue) -> bool:
+    """Whether the sums of one product in tall tiles can begin with the matrix that is added."""
+    if epilogue.added is None or epilogue.added.dtype is not p.c.base.buffer.dtype:
+        return False
+    return p.batch == 1 and is_tall(p) and not leaves_few(p) and not in_depths(p)
 
 
 def is_little(p: TiledProduct) -> bool:
@@ -357,7 +328,7 @@ def tiles(p: TiledProduct) -> None:
     name = f"product_{tiled(p.kind)}_{tile.rows}x{tile.columns}"
     text: Any = partial(product.product_text, kind=p.kind, tile=tile, ending=p.ending)
     if tall:
-        words += [a_step, a_panel]
+        words += [a_step, a_panel, *p.begins]
         text = partial(panels.panels_text, kind=p.kind, tile=tile, ending=p.ending)
     elif has_few_rows(p):
         name = f"{name}_few"
@@ -477,6 +448,8 @@ def launch(
     if p.ending is not None:
         more_reads = [whole(r.buffer) for r in p.ending.epilogue.refs if r is not None]
         more_writes = [whole(r.buffer) for _, r in p.ending.epilogue.stores]
+    if p.beginning is not None:
+        more_reads = [whole(p.beginning.buffer)]
     p.launches.append(
         Launch(
             function=name,
