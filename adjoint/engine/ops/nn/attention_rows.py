@@ -105,11 +105,7 @@ class Problem:
 
     def scores(self, rows: Rows) -> Tensor:
         """Those of some rows: (..., rows, keys)."""
-        return self.scores_of(rows["query"] * self.how.scale, rows)
-
-    def scores_of(self, asked: Tensor, rows: Rows) -> Tensor:
-        """The same, where queries are scaled already."""
-        scores = product(asked, self.key.transpose(-2, -1))
+        scores = product(rows["query"] * self.how.scale, self.key.transpose(-2, -1))
         if self.how.causal:
             scores = scores.masked_fill(self.future(rows), -math.inf)
         if self.how.ranged:
@@ -199,9 +195,7 @@ class Problem:
             base = rows["lse"]
             if self.how.safe:
                 base = base.masked_fill(base == -math.inf, 0)
-            query, scale = rows["query"], self.how.scale
-            asked = query * scale
-            weights = (self.scores_of(asked, rows) - base).exp()
+            weights = (self.scores(rows) - base).exp()
             keep, g = self.keep(rows, begin), rows["g"]
             if needed[2]:
                 seen = weights if keep is None else weights * keep
@@ -213,10 +207,11 @@ class Problem:
             if keep is not None:
                 total = total * keep
             moved = weights * (total - rows["shift"])  # the cotangent of the scores
+            query, scale = rows["query"], self.how.scale
             if needed[0]:
                 by_row.append((product(moved, self.key) * scale).sum_to_size(query.shape))
             if needed[1]:
-                grad = product(moved.transpose(-2, -1), asked)
+                grad = product(moved.transpose(-2, -1), query * scale)
                 sums.append(grad.sum_to_size(self.key.shape))
             if any(needed[3:]):
                 mask = rows.get("mask", self.mask)
