@@ -11,7 +11,8 @@ Note [tall tiles]
 
     A piece goes through all panels of B, which come from a far cache, once for few rows. So while
     its first two tiles are made of one panel the next is asked for, every second line by each;
-    where B is read where it lies, rows that come soon. Of the result, all that a tile adds to is
+    where B is read where it lies, rows that come soon, by the first. Other tiles ask for the rows
+    of A that the next one reads. Of the result, all that a tile adds to is
     read before any of it is written: rows that are a multiple of 4096 bytes apart look alike to the
     processor, which would let each read wait for the write before it. Results are written by masks,
     whole ones too, and a lower tile that has no four rows makes its last one again: so a tile ends
@@ -68,6 +69,7 @@ class PanelWords(ProductWords):
 
     a_step: Any  # from a row to the next: in panels they are neighbours
     a_panel: Any  # from twelve rows to the next
+    pace: Any  # bytes from what a turn asks for of the next twelve rows to what the next turn does
     begin: Any  # what sums begin with: a matrix or, with no steps from row to row, a row; or 0
     begin_row: Any
 
@@ -133,11 +135,12 @@ class PanelsKernel(ProductKernel):
         w, kind = self.w, self.kind
         behind = self.places(at, tile, i)
         step, along = at.a.k * self.item, at.along * self.item
-        ahead = None if tile.rows == LOWER else self.asked(at, i)
-        moving = 1 + len(behind)
+        asked = [] if tile.rows == LOWER else [self.asked(at, i)]
+        moving = 1 + len(behind) + len(asked)
 
         def turn(_: V, *before: V) -> list[V]:
-            here, *bases = map(w.unknown, before[:moving])
+            here, *others = map(w.unknown, before[:moving])
+            bases, asking = others[: len(behind)], others[len(behind) :]
             columns = [
                 w.load(w.pointer(here), kind, w.whole(v * tile.lanes), tile.lanes)
                 for v in range(tile.vectors)
@@ -149,12 +152,14 @@ class PanelsKernel(ProductKernel):
                     found = w.behind(w.pointer(base), apart * times)
                     spread = w.code.splat(w.load(found, kind, w.whole(0)), tile.lanes)
                     after += [mad(y, spread, next(places)) for y in columns]
-            if ahead is not None:
-                w.prefetch(w.behind(w.pointer(here), ahead), 0, near=2)
-            return [here + along, *(base + step for base in bases), *after]
+            for place in asking:
+                w.prefetch(w.pointer(place), 0, near=2)
+            later = (place + pace for place, (_, pace) in zip(asking, asked, strict=True))
+            return [here + along, *(base + step for base in bases), *later, *after]
 
         zero = [w.code.const(0, kind, tile.lanes)] * (tile.rows * tile.vectors)
-        first = [w.address(at.panel), *(base for base, _ in behind), *zero]
+        starts = [base for base, _ in (*behind, *asked)]
+        first = [w.address(at.panel), *starts, *zero]
         found = w.loop(0, at.depth, turn, first)[moving:]
         if tile.rows == LOWER:
             return found
@@ -192,18 +197,26 @@ class PanelsKernel(ProductKernel):
         left = at.rows - 1 - i
         return [self.w.least(left, r) for r in range(tile.rows)]
 
-    def asked(self, at: Meeting, i: V) -> V:
-        """How many bytes behind a turn's columns lies what is asked for; 0: nothing is.
+    def asked(self, at: Meeting, i: V) -> tuple[V, V]:
+        """What a tile's turns ask for, one line each: where it begins, and bytes to the next.
 
-        What does not exist would be looked up in vain each time, which takes long.
+        What does not exist would be looked up in vain each time, which takes long. Where there is
+        nothing to ask for, it is what the turn reads.
         """
-        w, columns = self.w, self.tile.columns
+        w, word, high, columns = self.w, self.word, self.tile.rows, self.tile.columns
+        assert isinstance(word, PanelWords)
+        here, along = w.address(at.panel), at.along * self.item
+        number = i.quotient(high)
         in_place = at.jump.eq(columns)  # no panel: columns are B's own
-        shared = at.jump.eq(self.word.b_panel)
-        follows = at.column + columns < select(shared, self.word.n, at.end)
-        line = i.quotient(self.tile.rows) * LINE  # the first tile asks for even ones, then odd ones
-        later = select(follows & (line <= LINE), at.jump * self.item + line, w.whole(0))
-        return select(in_place, at.along * (AHEAD * self.item), later)
+        shared = at.jump.eq(word.b_panel)
+        follows = at.column + columns < select(shared, word.n, at.end)
+        line = number * LINE  # the first tile asks for even ones, then odd ones
+        of_b = select(in_place, number.eq(0), follows & (line <= LINE))
+        of_a = (word.pace > 0) & (i + high < at.rows) & ~of_b
+        b_place = select(in_place, along * AHEAD, at.jump * self.item + line)
+        a_place = w.address(w.at(at.a.start, self.kind, (number + 1) * at.a.panel))
+        start = select(of_a, a_place, here + select(of_b, b_place, w.whole(0)))
+        return start, select(of_a, word.pace, along)
 
     # -- results --------------------------------------------------------------------------------
 

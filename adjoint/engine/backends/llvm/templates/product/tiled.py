@@ -297,10 +297,11 @@ def tiles(p: TiledProduct) -> None:
         copies, across = False, False
     else:
         copies, across = panels_to_copy(p, tile) if tall else rows_to_copy(p.a, tile)
+    ordered = False  # rows of A in panels, by a launch
     a_step, a_panel = p.a.row, tile.rows * p.a.row
     if copies and (typical(parts_of(n, columns)) > 1 or p.lasts(p.a.base.buffer)):
         p.a = in_row_panels(p, tile) if tall else in_rows(p, p.a)
-        copies, across = False, False
+        copies, across, ordered = False, False, tall
         a_step, a_panel = 1, tile.rows * p.a.row
     direct = reads_columns(p)
     ready, panel = (n, tile.columns) if direct else (0, 0)
@@ -328,7 +329,8 @@ def tiles(p: TiledProduct) -> None:
     name = f"product_{tiled(p.kind)}_{tile.rows}x{tile.columns}"
     text: Any = partial(product.product_text, kind=p.kind, tile=tile, ending=p.ending)
     if tall:
-        words += [a_step, a_panel, *p.begins]
+        in_panels_now = copies or ordered
+        words += [a_step, a_panel, pace_of(p, tile, block, in_panels_now), *p.begins]
         text = partial(panels.panels_text, kind=p.kind, tile=tile, ending=p.ending)
     elif has_few_rows(p):
         name = f"{name}_few"
@@ -337,6 +339,25 @@ def tiles(p: TiledProduct) -> None:
         name = f"{name}_{'kept' if p.ending.writes_product else 'only'}_{p.ending.epilogue.key()}"
         words += p.ending.words
     launch(p, name, text, words, pieces)
+
+
+def pace_of(p: TiledProduct, tile: Tile, block: int, panels: bool) -> int:
+    """Bytes between what turns ask for, one after another, of the rows of A that come next.
+
+    Panels and long rows are asked for along memory, gaps between rows included; of rows that are
+    two lines or less the first is enough: the processor reads lines in pairs.
+    """
+    item = p.c.base.buffer.dtype.itemsize
+    if panels:
+        return tile.rows * item
+    if not p.a.rows_lie:
+        return p.a.column * item
+    return computed(pace_of_rows, p.a.row * item, tile.rows, block, item)
+
+
+def pace_of_rows(apart: int, rows: int, block: int, item: int) -> int:
+    """The same of rows so many bytes apart, of which a block has so many elements."""
+    return apart if block * item <= 2 * LINE else apart * rows // block
 
 
 def tile_for(p: TiledProduct) -> Tile:
