@@ -20,7 +20,7 @@ from adjoint.compiler import compile
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime import jit
 from adjoint.engine.backends.llvm.templates.product import cutting as planned
-from adjoint.engine.backends.llvm.templates.product import packing, tiles
+from adjoint.engine.backends.llvm.templates.product import packing, tiled, tiles
 
 LAYOUTS = ("nn", "nt", "tn", "tt", "ss")  # rows contiguous, columns contiguous, neither
 TILE = tiles.outer_tile("f32")
@@ -437,3 +437,14 @@ def test_tiles_of_wide_registers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
             names = [name for segment in executable.image.segments for name, *_ in segment]
             # Behind a kernel's own name is that of the module that writes it.
             assert any(name.startswith("product_f32_32x512_12x32") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("apart", "block", "pace"),
+    [(512, 128, 48), (1536, 192, 96), (1536, 32, 1536), (4096, 8, 4096)],
+    ids=["neighbours", "gaps", "heads", "short"],
+)
+def test_next_rows_are_asked_for_within_a_tile(apart: int, block: int, pace: int) -> None:
+    """All twelve while the tile before goes through a block's depth; of short rows one line each."""
+    assert tiled.pace_of_rows(apart, tiles.TALL, block, 4) == pace
+    assert pace * block >= tiles.TALL * apart or block < tiles.TALL
