@@ -9,6 +9,7 @@ from typing import Any
 from adjoint.engine.backends.llvm.templates.convolution.windowed import kind_of
 from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.operands import Matrix, matrix
+from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
 from adjoint.engine.compiler.loops.epilogues import MatrixReference
 from adjoint.engine.compiler.memory.places import Dims, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Label, Launch, sized
@@ -68,3 +69,8 @@ def described(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts) -> TiledPr
     label = sized("matmul", *((batch, *sizes) if batch > 1 else sizes))
     x, y, z = (matrix(place, dims, i) for i, place in enumerate((a, b, c)))
     return TiledProduct(kind_of(c), x, y, z, ranges, label, [], lasts)
+
+
+def width_of(p: TiledProduct) -> int:
+    """Columns of a tile."""
+    return outer_tile(p.kind).columns

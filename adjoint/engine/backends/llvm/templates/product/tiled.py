@@ -34,10 +34,17 @@ from adjoint.engine.backends.llvm.templates.product.described import (
     TiledProduct,
     described,
     never,
+    width_of,
 )
 from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.kernel import GROUP
 from adjoint.engine.backends.llvm.templates.product.operands import Matrix
+from adjoint.engine.backends.llvm.templates.product.ordering import (
+    apart_by,
+    in_panels,
+    in_row_panels,
+    in_rows,
+)
 from adjoint.engine.backends.llvm.templates.product.parts import sum_parts
 from adjoint.engine.backends.llvm.templates.product.tiles import (
     MOST_FEW,
@@ -50,7 +57,7 @@ from adjoint.engine.backends.llvm.templates.product.tiles import (
     product_tile,
     tiled,
 )
-from adjoint.engine.compiler.loops.epilogues import Epilogue, is_large
+from adjoint.engine.compiler.loops.epilogues import Epilogue, MatrixReference, is_large
 from adjoint.engine.compiler.memory.places import ARENA, Dims, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Launch, Text, sized, whole
 from adjoint.engine.core.spec import pinned
@@ -64,12 +71,11 @@ OUTER = 2  # depth up to which long rows of a result count, not what is used aga
 SMALL = 4096  # elements that are all there is, up to which columns that lie right are not packed
 MEETING = 2048  # bytes: rows a multiple of it apart share sets of the nearest cache
 USED_MEETING, USED = 96, 384  # columns from which on such rows, and others, are put in panels
-PANELS = 4  # of rows, which a piece puts in order
-ROW_SKEW = 4  # elements between rows of them: panels shall lie in different sets of a cache
 SIDE = 64  # depth up to which rows that lie side by side are not copied
 THIN = 8  # columns up to which sums go along the depth
 MANY = 64  # rows from which on it is worth a launch to have them do so
 LARGE = 1 << 20  # bytes of a matrix from which on one row goes along its rows
+NEAR = 1 << 19  # bytes of panels that a core's own cache keeps besides what else it needs
 LITTLES = 8  # members of a batch from which on it is worth a function of their own sizes
 DEEP = 1 << 14  # rows that are added up one after another, at most
 
@@ -94,6 +100,8 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts = never
             in_tiles, others = apart(ordered, ordered.sizes[1] // width_of(ordered))
             tiles(in_tiles)
             thin(others)
+        elif in_turns(ordered):
+            by_turns(ordered)
         elif in_depths(ordered):
             by_depths(ordered)
         else:
@@ -116,7 +124,7 @@ def product_steps_with(
         product.beginning = epilogue.added
         start = Address(to.buffer, to.offset * to.dtype.itemsize)
         product.c = replace(product.c, base=start, row=to.row)
-        tiles(product)
+        (by_turns if in_turns(product) else tiles)(product)
         return product.launches
     if not is_large(c.shape, c.buffer.dtype):
         return None  # such are taken for what sums begin with alone
@@ -174,11 +182,6 @@ def leaves_few(p: TiledProduct) -> bool:
         return False
     wide = width_of(p)
     return wide < n <= 8 * wide and 0 < n % wide <= wide // 8 and typical(m) >= MANY
-
-
-def width_of(p: TiledProduct) -> int:
-    """Columns of a tile."""
-    return outer_tile(p.kind).columns
 
 
 def apart(p: TiledProduct, count: int) -> tuple[TiledProduct, TiledProduct]:
@@ -262,6 +265,50 @@ def thin(p: TiledProduct) -> None:
     launch(p, name, text, words, p.batch * parts)
 
 
+def in_turns(p: TiledProduct) -> bool:
+    """Whether blocks of the depth are put in panels and multiplied one after another.
+
+    A large B in panels goes to memory, or a far cache, and comes back; of a small result each block
+    may begin with what those before it made.
+    """
+    if any(map(is_extent, (*p.sizes, p.batch, p.b.row, p.b.column))) or p.batch != 1:
+        return False
+    (m, n, k), item = p.sizes, p.c.base.buffer.dtype.itemsize
+    if m <= max(MOST_FEW):
+        return False  # beside a block of B, which is smaller, they might count as few
+    if not is_tall(p) or reads_columns(p) or not p.c.rows_lie or p.lasts(p.b.base.buffer):
+        return False
+    return m * n * item <= NEAR // 2 and k * n * item >= 2 * NEAR
+
+
+def by_turns(p: TiledProduct) -> None:
+    """A product as those of blocks of the depth, each of which begins with the one before."""
+    (m, n, k), dtype = p.sizes, p.c.base.buffer.dtype
+    parts = parts_of(k, max(NEAR // (n * dtype.itemsize), GROUP))
+    bounds = [k * i // parts for i in range(parts + 1)]
+    more = p.label[len(sized("matmul", m, n, k)) :]  # what is done besides
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        count = stop - start
+        each = replace(
+            p,
+            a=part_of(p.a, (m, count), start * p.a.column),
+            b=part_of(p.b, (count, n), start * p.b.row),
+            label=(*sized("matmul", m, n, count), *more),
+        )
+        if start:
+            base = p.c.base
+            each.beginning = MatrixReference(
+                base.buffer, dtype, base.shift // dtype.itemsize, p.c.row, 1
+            )
+        tiles(each)
+
+
+def part_of(whole: Matrix, shape: tuple[int, int], start: int) -> Matrix:
+    """A matrix within another, so many elements from its beginning on."""
+    base, item = whole.base, whole.base.buffer.dtype.itemsize
+    return replace(whole, base=Address(base.buffer, base.shift + start * item), shape=shape)
+
+
 def in_depths(p: TiledProduct) -> bool:
     """Whether parts of the depth are multiplied by themselves."""
     if any(map(is_undecided, (*p.sizes, p.batch))) or p.batch != 1:
@@ -292,6 +339,8 @@ def tiles(p: TiledProduct) -> None:
     m, n, k = p.sizes
     tile = tile_for(p)
     tall = is_tall(p)
+    if p.beginning is not None and not tall:
+        raise ValueError(f"{p.label}: only sums of tall tiles begin with another matrix")
     part, columns = piece_of(p, tile)
     if has_few_rows(p):
         copies, across = False, False
@@ -483,92 +532,3 @@ def launch(
             label=p.label,
         )
     )
-
-
-# -- operands in another order ------------------------------------------------------------------
-
-
-def in_rows(p: TiledProduct, given: Matrix) -> Matrix:
-    """A matrix with contiguous rows."""
-    m, k = given.shape
-    wide = outer_tile(p.kind).columns
-    base = order(p, given, (k, wide, 1), (k, GROUP), GROUP * k, m * k, wide)
-    return Matrix(base, given.shape, k, 1, p.ranges[1] * m * k, m * k)
-
-
-def apart_by(p: TiledProduct, size: int) -> int:
-    """How far panels of so many elements are apart: on wide registers no power of two."""
-    return size + LINE // p.c.base.buffer.dtype.itemsize if has_wide_registers() else size
-
-
-def in_row_panels(p: TiledProduct, tile: Tile) -> Matrix:
-    """A in panels of a tile's rows: those of one depth are neighbours."""
-    m, k = p.a.shape
-    high = tile.rows
-    row = k + ROW_SKEW
-    jump = high * row
-    member = parts_of(m, high) * jump
-    if p.a.turned.rows_lie:  # read along memory
-        deep = computed(max, parts_of(k, PIECES), GROUP)
-        part, size = (m, deep), high * deep
-    else:
-        part, size = (high * PANELS, k), jump * PANELS
-    base = order(p, p.a.turned, (high, jump, high), part, size, member, high)
-    return Matrix(base, p.a.shape, row, high, p.ranges[1] * member, member)
-
-
-def in_panels(p: TiledProduct, tile: Tile) -> Matrix:
-    """B in panels of a tile's columns: from a row of one to the next it is that many elements."""
-    k, n = p.b.shape
-    columns, wide = tile.columns, width_of(p)
-    panel = apart_by(p, columns * k)
-    member = parts_of(n, columns) * panel
-    if p.b.rows_lie:  # parts of some rows, else of some columns: read along memory
-        assert columns == wide  # the launch's own panels are those of its tile
-        rows = computed(max, parts_of(k, PIECES), GROUP)
-        part, size, jump = (n, rows), rows * columns, panel
-    else:  # a part is a panel, of which the launch's are neighbours
-        part, size, jump = (columns, k), panel, wide
-    base = order(p, p.b, (columns, jump, columns), part, size, member, wide)
-    return Matrix(base, p.b.shape, columns, 1, p.ranges[1] * member, member)
-
-
-def order(
-    p: TiledProduct,
-    given: Matrix,
-    to: tuple[int, int, int],
-    part: tuple[int, int],
-    size: int,
-    member: int,
-    wide: int,
-) -> Address:
-    """The launch that puts a matrix in another order; where it then lies.
-
-    `to` are the words O_STEP, O_JUMP and O_PAD of the kernel, `part` the columns and rows of a
-    part, of which one are all; parts and members are `size` and `member` elements apart.
-    """
-    kind = p.kind
-    rows, columns = given.shape
-    parts = parts_of(columns, part[0]) * parts_of(rows, part[1])
-    buffer = PlannedBuffer(ARENA, given.base.buffer.dtype, p.batch * member, name="ordered")
-    step, jump, pad = to
-    known = None if has_wide_registers() else wide
-    words = product.OrderWords(
-        source=given.base, target=Address(buffer), along_p=given.column, along_q=given.row,
-        step=step, jump=jump, pad=pad, wide=wide, p=columns, q=rows, part_p=part[0], part_q=part[1],
-        parts=parts, size=size, member=member, pieces=p.batch * parts, inner=p.ranges[1],
-        outer_source=given.outer, inner_source=given.inner,
-    ).listed()  # fmt: skip
-    p.launches.append(
-        Launch(
-            function=f"order_{tiled(kind)}",
-            text=lambda name: product.order_text(name, kind, known),
-            words=words,
-            reads=(whole(given.base.buffer),),
-            writes=(whole(buffer),),
-            pieces=p.batch * parts,
-            cost=p.batch * rows * columns,
-            label="order",
-        )
-    )
-    return Address(buffer)
