@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.writer import LINE
@@ -287,7 +288,7 @@ def by_turns(p: TiledProduct) -> None:
     parts = parts_of(k, max(NEAR // (n * dtype.itemsize), GROUP))
     bounds = [k * i // parts for i in range(parts + 1)]
     more = p.label[len(sized("matmul", m, n, k)) :]  # what is done besides
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         count = stop - start
         each = replace(
             p,
