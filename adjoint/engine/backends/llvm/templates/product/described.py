@@ -32,6 +32,7 @@ class TiledProduct:
     lasts: Lasts
     ending: Ending | None = None
     beginning: MatrixReference | None = None  # what sums begin with (Note [tall tiles])
+    a_at_once: bool = False  # whether A is put in panels by one launch, not by the pieces
 
     @property
     def batch(self) -> int:

@@ -269,8 +269,9 @@ def thin(p: TiledProduct) -> None:
 def in_turns(p: TiledProduct) -> bool:
     """Whether blocks of the depth are put in panels and multiplied one after another.
 
-    A large B in panels goes to memory, or a far cache, and comes back; of a small result each block
-    may begin with what those before it made.
+    A large operand in panels goes to a far cache and comes back; of a small result each block may
+    begin with what those before it made. A transposed A is put in panels along memory then, where
+    pieces would read a few lines of each of its rows.
     """
     if any(map(is_extent, (*p.sizes, p.batch, p.b.row, p.b.column))) or p.batch != 1:
         return False
@@ -279,13 +280,28 @@ def in_turns(p: TiledProduct) -> bool:
         return False  # beside a block of B, which is smaller, they might count as few
     if not is_tall(p) or reads_columns(p) or not p.c.rows_lie or p.lasts(p.b.base.buffer):
         return False
-    return m * n * item <= NEAR // 2 and k * n * item >= 2 * NEAR
+    if m * n * item > NEAR // 2 or k * widest(p) * item < NEAR:
+        return False
+    part, columns = piece_of(p, tile_for(p))  # parts of a depth are more, for more workers
+    return parts_of(m, part) * parts_of(n, columns) >= PIECES // 2
+
+
+def widest(p: TiledProduct) -> int:
+    """Columns of the larger operand of those that launches put in panels."""
+    m, n, _ = p.sizes
+    return max(m, n) if lies_transposed(p.a) else n
+
+
+def lies_transposed(a: Matrix) -> bool:
+    """Whether columns of a matrix are contiguous, and rows are not."""
+    return a.turned.rows_lie and not a.rows_lie
 
 
 def by_turns(p: TiledProduct) -> None:
     """A product as those of blocks of the depth, each of which begins with the one before."""
     (m, n, k), dtype = p.sizes, p.c.base.buffer.dtype
-    parts = parts_of(k, max(NEAR // (n * dtype.itemsize), GROUP))
+    large = widest(p)
+    parts = max(parts_of(k, max(NEAR // (large * dtype.itemsize), GROUP)), 2)
     bounds = [k * i // parts for i in range(parts + 1)]
     more = p.label[len(sized("matmul", m, n, k)) :]  # what is done besides
     for start, stop in pairwise(bounds):
@@ -295,6 +311,7 @@ def by_turns(p: TiledProduct) -> None:
             a=part_of(p.a, (m, count), start * p.a.column),
             b=part_of(p.b, (count, n), start * p.b.row),
             label=(*sized("matmul", m, n, count), *more),
+            a_at_once=lies_transposed(p.a),
         )
         if start:
             base = p.c.base
@@ -349,7 +366,8 @@ def tiles(p: TiledProduct) -> None:
         copies, across = panels_to_copy(p, tile) if tall else rows_to_copy(p.a, tile)
     ordered = False  # rows of A in panels, by a launch
     a_step, a_panel = p.a.row, tile.rows * p.a.row
-    if copies and (typical(parts_of(n, columns)) > 1 or p.lasts(p.a.base.buffer)):
+    several = typical(parts_of(n, columns)) > 1
+    if copies and (several or p.a_at_once or p.lasts(p.a.base.buffer)):
         p.a = in_row_panels(p, tile) if tall else in_rows(p, p.a)
         copies, across, ordered = False, False, tall
         a_step, a_panel = 1, tile.rows * p.a.row
