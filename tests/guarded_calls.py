@@ -62,6 +62,8 @@ def by_channels(x: Any, w: Any, **geometry: Any) -> Any:
 CALLS = (
     GuardedCall("thin products", lambda a, b: a @ b, lambda n: [(n, n + 2), (n + 2, 3)], True),
     GuardedCall("products", lambda a, b: a @ b, lambda n: [(n + 40, n), (n, n + 33)], True),
+    GuardedCall("products and a row", lambda a, b, c: a @ b + c, lambda n: [(n + 40, n), (n, n + 33), (n + 33,)], True),
+    GuardedCall("products and a matrix", lambda a, b, c: c + a @ b, lambda n: [(n + 40, n), (n, n + 33), (n + 40, n + 33)], True),
     GuardedCall("rows times matrices", lambda a, b: a @ b, lambda n: [(1, n + 90), (n + 90, n)]),
     GuardedCall("products of halves", lambda a, b: a @ b, lambda n: [(n, n), (n, n)], False, "float16"),
     GuardedCall("loops", in_a_loop, lambda n: [(2 * n, 3 * n + 96), (1, n), (3, 1, n + 32)]),

@@ -6,7 +6,10 @@ held against mpmath, in 160 bits, at a few hundred points. `-m slow` sweeps thir
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import math
+import platform
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -305,6 +308,20 @@ def test_exponentials_of_what_is_never_positive(slow_underflow: bool) -> None:
     features = replace(host_features(), slow_underflow=slow_underflow)
     got = native(exponential.exp_of_negative, ("f32",), "f32", features=features)(x)
     check(got, rounded(FUNCTIONS["exp"][1], x), 1, x)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="no such flag elsewhere")
+@pytest.mark.parametrize("fn", [exponential.exp, exponential.exp2, exponential.exp_of_negative])
+@pytest.mark.parametrize("lanes", [4, 16])
+def test_exponentials_that_are_zero_underflow_nowhere(fn: Any, lanes: int) -> None:
+    """Where an underflow takes a hundred cycles, as rows that a mask hides would at each element."""
+    flags, underflow = ctypes.CDLL(ctypes.util.find_library("m")), 0x10
+    x = np.concatenate([-np.logspace(2.2, 38, 1021), [-np.inf] * 3]).astype(np.float32)
+    kernel = native(fn, ("f32",), "f32", lanes)
+    flags.feclearexcept(underflow)
+    got = kernel(x)
+    assert not flags.fetestexcept(underflow)
+    np.testing.assert_array_equal(got, np.zeros_like(x))
 
 
 @pytest.mark.skipif(not host_features().scales, reason="no instruction of AVX-512 here")

@@ -10,6 +10,7 @@ import pytest
 
 import adjoint as ad
 import adjoint.nn.functional as F
+from adjoint.engine.backends.llvm.templates.product.tiles import has_wide_registers
 from adjoint.engine.compiler.loops import epilogues
 
 
@@ -142,6 +143,43 @@ def test_small_results_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = ad.compile(lambda x, w: F.relu(x @ w))
     compiled(ad.randn(8, 8), ad.randn(8, 8))
     assert " 1 launches of fused kernels" in str(compiled.explain())
+
+
+BEGINNINGS: dict[str, Any] = {
+    "row": lambda x, w, row, full, wide: x @ w + row,
+    "row first": lambda x, w, row, full, wide: row + x @ w,
+    "matrix": lambda x, w, row, full, wide: x @ w + full,
+    "rows apart": lambda x, w, row, full, wide: wide[:, 1 : w.shape[1] + 1] + x @ w,
+    "in place": lambda x, w, row, full, wide: full.add_(x @ w),
+    "linear": lambda x, w, row, full, wide: F.linear(x, w.t(), row),
+}
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
+@pytest.mark.parametrize("sizes", [(64, 33, 40), (49, 95, 7), (61, 70, 1101), (160, 32, 520)])
+@pytest.mark.parametrize("name", BEGINNINGS)
+@pytest.mark.usefixtures("anew")
+def test_sums_begin_with_what_is_added(
+    name: str, sizes: tuple[int, int, int], dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small results too, where registers are wide: one launch for all, besides those that order."""
+    monkeypatch.setattr(epilogues, "LARGE", 1 << 30)
+    m, n, k = sizes
+    rng = np.random.default_rng(0)
+    shapes = (m, k), (k, n), (n,), (m, n), (m, n + 3)
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    given = [ad.tensor(a, dtype=dtype) for a in arrays]
+    x, w, row, full, wide = (t.numpy().astype(np.float64) for t in given)
+    wanted = x @ w + (row if "row" in name.split() or name == "linear" else full)
+    if name == "rows apart":
+        wanted = x @ w + wide[:, 1 : n + 1]
+    compiled = ad.compile(BEGINNINGS[name], validate=name != "in place")
+    tolerance = 1e-6 if dtype is ad.float32 else 1e-15
+    np.testing.assert_allclose(
+        compiled(*given).numpy(), wanted, rtol=0, atol=tolerance * (8 + 2 * k**0.5) * 4
+    )
+    if has_wide_registers() and name != "in place":
+        assert " 0 launches of fused kernels" in str(compiled.explain())
 
 
 def test_a_training_step() -> None:

@@ -17,6 +17,7 @@ from adjoint.engine.compiler.loops.schedule import is_costly
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.ops.nn.normalization import pull_back
 from adjoint.nn import functional as F
 
 
@@ -265,3 +266,42 @@ def test_reductions_of_picked_rows_go_along_the_rows(reduce: str, width: int) ->
     assert not form.rows
     (picked,) = [op.args[0][1] for op in form.ops if op.kind == LOAD and len(op.args) > 1]
     assert form.refs[picked][1][form.outer - 1] == 1
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(64, 16), (33, 21), (16, 64)])
+def test_losses_go_along_rows_of_logits(rows: int, classes: int) -> None:
+    """However many numbers a loss knows of each row: they are few beside the logits."""
+    rng = np.random.default_rng(0)
+    x = ad.tensor(rng.standard_normal((rows, classes), np.float32))
+    of_rows = [ad.tensor(rng.standard_normal((rows, 1), np.float32)) for _ in range(6)]
+
+    def fn(x: Any, *of_rows: Any) -> Any:
+        a, b, c, d, e, f = of_rows
+        return ((x - a - b).exp() * c + d) * e - f
+
+    compiled = ad.compile(fn)
+    np.testing.assert_allclose(compiled(x, *of_rows).numpy(), fn(x, *of_rows).numpy(), rtol=2e-5)
+    (form,) = forms(compiled)
+    whole = [classes for _, classes in form.refs if all(classes)]
+    assert len(whole) == 2
+    assert [classes[-1] for classes in whole] == [1, 1]
+
+
+def test_the_derivative_of_a_norm_is_one_kernel() -> None:
+    """Of the input: both sums along a row; what is known of rows alone is a kernel of its own."""
+    g, x, w = ad.randn(24, 32), ad.randn(24, 32), ad.randn(32)
+    mean, variance = x.mean(1, keepdim=True), x.var(1, keepdim=True, correction=0)
+
+    def fn(g: Any, x: Any, w: Any, mean: Any, variance: Any) -> Any:
+        return pull_back((g * w, None, None), x, (mean, variance), (1,), 1e-5)
+
+    assert len(report(fn, g, x, w, mean, variance)) == 2
+    got = ad.compile(fn)(g, x, w, mean, variance).numpy()
+    given = (t.numpy().astype(np.float64) for t in (g * w, x, mean, variance))
+    cotangent, exact, mean, variance = given
+    standard = (exact - mean) / np.sqrt(variance + 1e-5)
+    along = (cotangent * standard).mean(1, keepdims=True)
+    wanted = (cotangent - cotangent.mean(1, keepdims=True) - standard * along) / np.sqrt(
+        variance + 1e-5
+    )
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-5)

@@ -20,7 +20,7 @@ from adjoint.compiler import compile
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime import jit
 from adjoint.engine.backends.llvm.templates.product import cutting as planned
-from adjoint.engine.backends.llvm.templates.product import packing, tiles
+from adjoint.engine.backends.llvm.templates.product import packing, tiled, tiles
 
 LAYOUTS = ("nn", "nt", "tn", "tt", "ss")  # rows contiguous, columns contiguous, neither
 TILE = tiles.outer_tile("f32")
@@ -437,3 +437,40 @@ def test_tiles_of_wide_registers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
             names = [name for segment in executable.image.segments for name, *_ in segment]
             # Behind a kernel's own name is that of the module that writes it.
             assert any(name.startswith("product_f32_32x512_12x32") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("apart", "block", "pace"),
+    [(512, 128, 48), (1536, 192, 96), (1536, 32, 1536), (4096, 8, 4096)],
+    ids=["neighbours", "gaps", "heads", "short"],
+)
+def test_next_rows_are_asked_for_within_a_tile(apart: int, block: int, pace: int) -> None:
+    """All twelve while the tile before goes through a block's depth; of short rows one line each."""
+    assert tiled.pace_of_rows(apart, tiles.TALL, block, 4) == pace
+    assert pace * block >= tiles.TALL * apart or block < tiles.TALL
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("layout", LAYOUTS[:4])
+@pytest.mark.parametrize("sizes", [(49, 70, 331), (50, 33, 600), (97, 128, 509)])
+def test_blocks_of_a_depth_one_after_another(
+    sizes: tuple[int, int, int], layout: str, dtype: str, anew: None, monkeypatch: Any
+) -> None:
+    """Each begins with the result of those before, the first with what is added, if anything is."""
+    m, n, k = sizes
+    monkeypatch.setattr(tiled, "NEAR", max(2 * m * n * np.dtype(dtype).itemsize, k * n))
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(shape).astype(dtype) for shape in ((m, k), (k, n), (n,)))
+    x = ad.from_numpy(a if layout[0] == "n" else np.ascontiguousarray(a.T))
+    y = ad.from_numpy(b if layout[1] == "n" else np.ascontiguousarray(b.T))
+
+    def fn(x: Any, y: Any, c: Any) -> Any:
+        return (x if layout[0] == "n" else x.t()) @ (y if layout[1] == "n" else y.t()) + c
+
+    compiled = compile(fn, backend="native")
+    got = compiled(x, y, ad.from_numpy(c)).numpy()
+    wanted = a.astype(np.longdouble) @ b.astype(np.longdouble) + c
+    bound = np.finfo(dtype).eps * np.abs(a) @ np.abs(b) * 4
+    assert (np.abs(got - wanted) <= bound + np.finfo(dtype).eps * 8).all()
+    if tiles.has_wide_registers():
+        assert str(compiled.latest.executable.image.report).count("matmul") > 1

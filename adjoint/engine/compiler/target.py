@@ -51,6 +51,8 @@ class Template:
     # Its steps with a kernel in their last write, or None where that cannot be (Note [epilogues]):
     # (setting, node, places of operands, the result's, the epilogue, whether the result is kept).
     epilogue: Callable[..., list[Any] | None] | None = None
+    # Whether the sums of a node may begin with another matrix, so that to add one costs nothing.
+    adds: Callable[[Node], bool] | None = None
     # Whether it accepts a node once its indexed dimensions are brought to the front.
     accepts_moved: Callable[[Setting, Node, tuple[Any, ...]], bool] | None = None
     # Whether its result, and operands that are copied first, lie as the target prefers.

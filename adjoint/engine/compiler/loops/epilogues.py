@@ -10,13 +10,16 @@ Note [epilogues]
     Functions (exp, erf) stay in kernels of their own, whose loops hide their latency better: in
     tiles a gelu took 4 to 12% longer than after them (`python -m benchmarks.epilogues`).
 
+    To add another matrix, or a row of one (a bias), costs nothing where a template's sums may begin
+    with it (`Template.adds`): it is taken at any size, where nothing else reads the product.
+
     A pair is chosen by how values would lie (`attach`); what it becomes is decided when they have
     places. If the template then declines, product and kernel are two steps after all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -69,6 +72,21 @@ class Epilogue:
         stored = [(v, r.dtype.name) for v, r in self.stores]
         exact = number_key((*constants, *params))
         return key_of(repr((self.ops, shown, stored, exact)))[:16]
+
+    @property
+    def added(self) -> MatrixReference | None:
+        """The matrix, or the row, that is added to the product, if that is all that is done."""
+        others = [ref for k, ref in enumerate(self.refs) if k != self.element]
+        if len(self.ops) != 3 or len(self.stores) != 1 or len(others) != 1:
+            return None
+        ((value, store),), other = self.stores, others[0]
+        op = self.ops[value]
+        if op.kind != POINT or op.name != "add" or op.params or other is None or not other.column:
+            return None
+        if {tag for tag, _ in op.args} != {"v"} or {x for _, x in op.args} | {value} != {0, 1, 2}:
+            return None
+        names = {one.compute for one in self.ops} | {one.dtype for one in self.ops}
+        return other if names == {other.dtype.name} == {store.dtype.name} else None
 
     @property
     def references(self) -> list[MatrixReference]:
@@ -170,36 +188,40 @@ def attach(
         if unit.kind != "template" or not unit.nodes:
             continue
         value = unit.nodes[0].outputs[0]
-        template = setting.template(unit.nodes[0].record.name)
-        if template.epilogue is None or not _is_large(value):
+        template, shape = setting.template(unit.nodes[0].record.name), value.spec.shape
+        if template.epilogue is None or len(shape) < 2 or not all(map(is_known, shape)):
             continue
         behind = list(dict.fromkeys(readers.get(value, ())))
+        alone = len(behind) == 1 and value not in shown
+        large = is_large(shape, value.spec.dtype)
+        adds = alone and template.adds is not None and template.adds(unit.nodes[0])
+        if not large and not adds:
+            continue
         for other in behind:
-            if other.kind == "loop" and _fits(fusion, unit, other, value, layout):
+            if other.kind != "loop":
+                continue
+            epilogue = _fitting(fusion, unit, other, value, layout)
+            if epilogue is not None and (large or epilogue.added is not None):
                 _take(fusion, unit, other)
-                unit.hidden = value if len(behind) == 1 and value not in shown else None
+                unit.hidden = value if alone else None
                 break
 
 
-def _is_large(value: Value) -> bool:
-    shape = value.spec.shape
-    return (
-        len(shape) >= 2
-        and all(map(is_known, shape))
-        and prod(shape) * value.spec.dtype.itemsize >= LARGE
-    )
+def is_large(shape: Sequence[int], dtype: DType) -> bool:
+    """Whether a result is worth a function of machine code that ends in its epilogue."""
+    return prod(shape) * dtype.itemsize >= LARGE
 
 
-def _fits(
+def _fitting(
     fusion: Fusion, unit: Unit, other: Unit, value: Value, layout: Callable[[Value], Place]
-) -> bool:
-    """Whether a kernel can be the epilogue of a template's result."""
+) -> Epilogue | None:
+    """A kernel as the epilogue of a template's result, if it can be that."""
     if other.reduced is not None or any(node in fusion.updates for node in other.nodes):
-        return False
+        return None
     bit = 1 << unit.index
     for node in other.nodes:
         if any(u not in (unit, other) and u.needs & bit for u in fusion.producers(node)):
-            return False
+            return None
     matrix = layout(value).buffer
     nest = Nest(other, fusion, layout)
     for node in other.nodes:
@@ -208,7 +230,7 @@ def _fits(
         result = node.outputs[0]
         buffer = PlannedBuffer(ARENA, result.spec.dtype, prod(result.spec.shape))
         nest.store(result, row_major(buffer, result.spec.shape))
-    return epilogue_of(nest.finish(), matrix, value.spec.shape[-1]) is not None
+    return epilogue_of(nest.finish(), matrix, value.spec.shape[-1])
 
 
 def _take(fusion: Fusion, unit: Unit, other: Unit) -> None:

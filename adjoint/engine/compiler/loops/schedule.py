@@ -179,14 +179,16 @@ def users_of(kernel: LoopKernel, k: int) -> set[int]:
 def vector_atom(kernel: LoopKernel, refs: list[AffineReference]) -> Any:
     """The dimension along which most references have neighbouring elements.
 
-    Those that are the same for whole rows (sums that are written) count less: they are used once
-    where others are for each element. Rows that an index picks for each place in a loop nest count
-    as others do. Where none has (the parts of complex numbers lie two apart), it is that along
-    which they are nearest.
+    Those that are the same for whole rows (sums that are written, what a loss knows of each row)
+    count only where the others decide nothing, however many they are: they are used once where
+    others are for each element. Rows that an index picks for each place in a loop nest count as
+    others do. Where none has (the parts of complex numbers lie two apart), it is that along which
+    they are nearest.
     """
     if not kernel.atoms:
         return None
-    score = dict.fromkeys(kernel.atoms, 0.0)
+    score = dict.fromkeys(kernel.atoms, 0)
+    of_rows = dict.fromkeys(kernel.atoms, 0)
     apart = dict.fromkeys(kernel.atoms, 0)
     stores = {id(ref) for _, ref in kernel.stores}
     picked = {
@@ -200,16 +202,19 @@ def vector_atom(kernel: LoopKernel, refs: list[AffineReference]) -> Any:
             and (not kernel.reduced or any(a in kernel.reduced for a in ref.strides))
         )
         for atom, stride in ref.strides.items():
-            if stride == 1 and ref.buffer is not None:
-                score[atom] += (3 if id(ref) in stores else 2) if whole else 1
+            if stride == 1 and ref.buffer is not None and whole:
+                score[atom] += 3 if id(ref) in stores else 2
+            elif stride == 1 and ref.buffer is not None:
+                of_rows[atom] += 1
             if ref.buffer is not None:
                 apart[atom] += abs(typical(stride))
-    if any(score.values()):
+    if any(score.values()) or any(of_rows.values()):
         apart = dict.fromkeys(kernel.atoms, 0)
 
     def rank(atom: Any) -> tuple[Any, ...]:
         size = typical(atom.size)
-        return score[atom], atom in kernel.reduced, size > 1, -apart[atom], size
+        known = score[atom], of_rows[atom]
+        return *known, atom in kernel.reduced, size > 1, -apart[atom], size
 
     return max(kernel.atoms, key=rank)
 

@@ -55,8 +55,9 @@ def pull_back(gs: Any, x: Tensor, later_outs: Any, dims: Dims, eps: float) -> Te
     if g is not None:  # g less its part along the mean and along the result
         inverse = (variance + eps).rsqrt()
         standard = (x - mean) * inverse
-        level = SUM(g, dims=dims, keepdim=True) / n
+        # In this order both sums are one kernel's: g meets the result before either is reduced.
         along = SUM(g * standard, dims=dims, keepdim=True) / n
+        level = SUM(g, dims=dims, keepdim=True) / n
         out = (g - level - standard * along) * inverse
     if g_mean is not None:
         part = (g_mean / n).expand(x.shape)

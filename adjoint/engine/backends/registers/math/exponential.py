@@ -76,11 +76,23 @@ def _scaled(y: V, rounded: V) -> V:
     return y * _power(half, y.kind) * _power(word - half, y.kind)
 
 
+def _within(x: V, low: float, high: float) -> V:
+    """x kept where results are neither 0 nor infinite; below `_vanishing` makes them 0."""
+    below = x.code.features.slow_underflow and scales(x)  # 0 stays 0, times any power of two
+    return at_most(x, high) if below else clip(x, low, high)
+
+
+def _vanishing(x: V, low: float, y: V) -> V:
+    """y, or 0 where x is so low that y 2**n is 0: no product is then below all normal numbers."""
+    return select(x < low, 0.0, y) if x.code.features.slow_underflow else y
+
+
 def exp(x: V, shift: int = 0) -> V:
-    """e**x, times 2**shift without overflow on the way."""
+    """e**x, times 2**shift without overflow on the way; shift is 0 or -1."""
     of, twice = RANGE[x.kind], 2 * FORMAT[x.kind].bias
-    rounded, r = _reduced(clip(x, of.low, of.high + (1 if shift else 0)), twice + shift)
-    return _scaled(mad(r * r, polynomial(r, of.exp), r) + 1.0, rounded)
+    rounded, r = _reduced(_within(x, of.low, of.high + (1 if shift else 0)), twice + shift)
+    y = mad(r * r, polynomial(r, of.exp), r) + 1.0
+    return _scaled(_vanishing(x, of.low, y), rounded)
 
 
 def _shifted_exp(x: V, shift: int) -> V:
@@ -105,12 +117,13 @@ def exp2(x: V, low: V | None = None) -> V:
     of, magic = RANGE[x.kind], _magic(x.kind, 2 * FORMAT[x.kind].bias)
     if low is not None:
         low = select((x > of.exp2_low) & (x <= of.exp2_high), low, 0.0)
-    x = clip(x, of.exp2_low, of.exp2_high)
-    rounded = x + magic
-    r = x - (rounded - magic)
+    kept = _within(x, of.exp2_low, of.exp2_high)
+    rounded = kept + magic
+    r = kept - (rounded - magic)
     if low is not None:
         r = r + low
-    return _scaled(mad(r, polynomial(r, of.exp2), 1.0), rounded)
+    y = mad(r, polynomial(r, of.exp2), 1.0)
+    return _scaled(_vanishing(x, of.exp2_low, y), rounded)
 
 
 def expm1(x: V) -> V:

@@ -8,8 +8,9 @@ from typing import Any
 from adjoint.engine.backends.llvm.templates.convolution.geometry import Phase
 from adjoint.engine.backends.llvm.templates.convolution.narrow import TapWeights, is_narrow
 from adjoint.engine.backends.llvm.templates.convolution.windowed import kind_of, rounded
+from adjoint.engine.backends.llvm.templates.product.described import Lasts
 from adjoint.engine.backends.llvm.templates.product.template import products_of
-from adjoint.engine.backends.llvm.templates.product.tiled import Lasts, product_steps
+from adjoint.engine.backends.llvm.templates.product.tiled import product_steps
 from adjoint.engine.backends.llvm.templates.product.tiles import has_wide_registers, outer_tile
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch

@@ -11,11 +11,13 @@ Note [tall tiles]
 
     A piece goes through all panels of B, which come from a far cache, once for few rows. So while
     its first two tiles are made of one panel the next is asked for, every second line by each;
-    where B is read where it lies, rows that come soon. Of the result, all that a tile adds to is
+    where B is read where it lies, rows that come soon, by the first. Other tiles ask for the rows
+    of A that the next one reads. Of the result, all that a tile adds to is
     read before any of it is written: rows that are a multiple of 4096 bytes apart look alike to the
     processor, which would let each read wait for the write before it. Results are written by masks,
     whole ones too, and a lower tile that has no four rows makes its last one again: so a tile ends
-    in one way.
+    in one way. What is added to a product (a bias) is what its first block adds to, as later ones
+    add to the result.
 
 Note [turns of tall tiles]
     The processor takes four instructions a cycle, and a turn has 24 products for twelve cycles, so
@@ -67,6 +69,9 @@ class PanelWords(ProductWords):
 
     a_step: Any  # from a row to the next: in panels they are neighbours
     a_panel: Any  # from twelve rows to the next
+    pace: Any  # bytes from what a turn asks for of the next twelve rows to what the next turn does
+    begin: Any  # what sums begin with: a matrix or, with no steps from row to row, a row; or 0
+    begin_row: Any
 
 
 class PanelsKernel(ProductKernel):
@@ -130,11 +135,12 @@ class PanelsKernel(ProductKernel):
         w, kind = self.w, self.kind
         behind = self.places(at, tile, i)
         step, along = at.a.k * self.item, at.along * self.item
-        ahead = None if tile.rows == LOWER else self.asked(at, i)
-        moving = 1 + len(behind)
+        asked = [] if tile.rows == LOWER else [self.asked(at, i)]
+        moving = 1 + len(behind) + len(asked)
 
         def turn(_: V, *before: V) -> list[V]:
-            here, *bases = map(w.unknown, before[:moving])
+            here, *others = map(w.unknown, before[:moving])
+            bases, asking = others[: len(behind)], others[len(behind) :]
             columns = [
                 w.load(w.pointer(here), kind, w.whole(v * tile.lanes), tile.lanes)
                 for v in range(tile.vectors)
@@ -146,12 +152,14 @@ class PanelsKernel(ProductKernel):
                     found = w.behind(w.pointer(base), apart * times)
                     spread = w.code.splat(w.load(found, kind, w.whole(0)), tile.lanes)
                     after += [mad(y, spread, next(places)) for y in columns]
-            if ahead is not None:
-                w.prefetch(w.behind(w.pointer(here), ahead), 0, near=2)
-            return [here + along, *(base + step for base in bases), *after]
+            for place in asking:
+                w.prefetch(w.pointer(place), 0, near=2)
+            later = (place + pace for place, (_, pace) in zip(asking, asked, strict=True))
+            return [here + along, *(base + step for base in bases), *later, *after]
 
         zero = [w.code.const(0, kind, tile.lanes)] * (tile.rows * tile.vectors)
-        first = [w.address(at.panel), *(base for base, _ in behind), *zero]
+        starts = [base for base, _ in (*behind, *asked)]
+        first = [w.address(at.panel), *starts, *zero]
         found = w.loop(0, at.depth, turn, first)[moving:]
         if tile.rows == LOWER:
             return found
@@ -189,43 +197,71 @@ class PanelsKernel(ProductKernel):
         left = at.rows - 1 - i
         return [self.w.least(left, r) for r in range(tile.rows)]
 
-    def asked(self, at: Meeting, i: V) -> V:
-        """How many bytes behind a turn's columns lies what is asked for; 0: nothing is.
+    def asked(self, at: Meeting, i: V) -> tuple[V, V]:
+        """What a tile's turns ask for, one line each: where it begins, and bytes to the next.
 
-        What does not exist would be looked up in vain each time, which takes long.
+        What does not exist would be looked up in vain each time, which takes long. Where there is
+        nothing to ask for, it is what the turn reads.
         """
-        w, columns = self.w, self.tile.columns
+        w, word, high, columns = self.w, self.word, self.tile.rows, self.tile.columns
+        assert isinstance(word, PanelWords)
+        here, along = w.address(at.panel), at.along * self.item
+        number = i.quotient(high)
         in_place = at.jump.eq(columns)  # no panel: columns are B's own
-        shared = at.jump.eq(self.word.b_panel)
-        follows = at.column + columns < select(shared, self.word.n, at.end)
-        line = i.quotient(self.tile.rows) * LINE  # the first tile asks for even ones, then odd ones
-        later = select(follows & (line <= LINE), at.jump * self.item + line, w.whole(0))
-        return select(in_place, at.along * (AHEAD * self.item), later)
+        shared = at.jump.eq(word.b_panel)
+        follows = at.column + columns < select(shared, word.n, at.end)
+        line = number * LINE  # the first tile asks for even ones, then odd ones
+        of_b = select(in_place, number.eq(0), follows & (line <= LINE))
+        of_a = (word.pace > 0) & (i + high < at.rows) & ~of_b
+        b_place = select(in_place, along * AHEAD, at.jump * self.item + line)
+        a_place = w.address(w.at(at.a.start, self.kind, (number + 1) * at.a.panel))
+        start = select(of_a, a_place, here + select(of_b, b_place, w.whole(0)))
+        return start, select(of_a, word.pace, along)
 
     # -- results --------------------------------------------------------------------------------
 
     def put_tile(self, tile: Tile, sums: list[V], at: Meeting, i: V) -> None:
         """A tile into the result: in its place for the first block, added to it for later ones."""
-        w, lanes, c_row = self.w, tile.lanes, self.word.c_row
+        w, lanes, c_row, later = self.w, tile.lanes, self.word.c_row, at.k > 0
         masks = [w.lanes_below(at.end - at.column - v * lanes, lanes) for v in range(tile.vectors)]
         first = w.at(at.c, self.kind, i * c_row + at.column)
-        rows = [w.at(first, self.kind, r * c_row) for r in self.steps(at, tile, i)]
-        places = [
-            (mask, w.at(row, self.kind, w.whole(v * lanes)))
-            for row in rows
-            for v, mask in enumerate(masks)
-        ]
 
-        def put(later: bool) -> None:
-            # All is read before any is written: Note [tall tiles].
-            after = [
-                x + masked_load(mask, place, self.item, self.kind) if later else x
-                for x, (mask, place) in zip(sums, places, strict=True)
+        def places(start: str, row: V) -> list[tuple[V, str]]:
+            rows = [w.at(start, self.kind, r * row) for r in self.steps(at, tile, i)]
+            return [
+                (mask, w.at(row, self.kind, w.whole(v * lanes)))
+                for row in rows
+                for v, mask in enumerate(masks)
             ]
-            for x, (mask, place) in zip(after, places, strict=True):
+
+        def put(after: list[V]) -> None:
+            for x, (mask, place) in zip(after, places(first, c_row), strict=True):
                 masked_store(mask, x, place, self.item)
 
-        w.either(at.k > 0, lambda: put(True), lambda: put(False))
+        def added() -> None:
+            # All is read before any is written: Note [tall tiles].
+            found = places(*self.before(at, i, later, first))
+            put([
+                x + masked_load(mask, place, self.item, self.kind)
+                for x, (mask, place) in zip(sums, found, strict=True)
+            ])  # fmt: skip
+
+        w.either(self.adds(later), added, lambda: put(sums))
+
+    def adds(self, later: V) -> V:
+        """Whether a tile is added to something: the result of earlier blocks, or what is given."""
+        word = self.word
+        return later | word.begin.ne(0) if isinstance(word, PanelWords) else later
+
+    def before(self, at: Meeting, i: V, later: V, result: str) -> tuple[str, V]:
+        """Where that lies from a tile's first row on, and how far rows are apart."""
+        w, word = self.w, self.word
+        if not isinstance(word, PanelWords):
+            return result, word.c_row
+        place = (self.first_row + i) * word.begin_row + at.column
+        given = word.begin + place * self.item
+        start = w.pointer(select(later, w.address(result), given))
+        return start, select(later, word.c_row, word.begin_row)
 
     def put_ending(self, tile: Tile, sums: list[V], at: Meeting, i: V) -> None:
         """A tile whose sums are whole, and what they lead to, row by row."""

@@ -10,6 +10,7 @@ from adjoint.engine.backends.llvm.templates.product.tiled import (
     product_steps,
     product_steps_with,
 )
+from adjoint.engine.backends.llvm.templates.product.tiles import has_wide_registers
 from adjoint.engine.compiler.loops.epilogues import Epilogue
 from adjoint.engine.compiler.memory.places import Dims, Place, common_batches
 from adjoint.engine.compiler.schedule.steps import Launch
@@ -66,6 +67,11 @@ def steps_with(
     return product_steps_with(*parts[0], epilogue, stored, setting.lasts)
 
 
+def adds(node: Node) -> bool:
+    """Whether a product's tiles begin with another matrix where there is one."""
+    return has_wide_registers()
+
+
 def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
@@ -120,5 +126,7 @@ def slice_batch(place: Place, dims: Dims, which: int) -> Place:
 
 
 TEMPLATES = {
-    "matmul": Template(accepts, packed, steps, writes_to=in_rows, epilogue=steps_with)
+    "matmul": Template(
+        accepts, packed, steps, writes_to=in_rows, epilogue=steps_with, adds=adds
+    )
 }  # fmt: skip

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.writer import LINE
 from adjoint.engine.backends.llvm.templates.convolution.windowed import (
-    kind_of,
     parts_of,
     rounded,
 )
@@ -30,9 +30,22 @@ from adjoint.engine.backends.llvm.templates.product.cutting import (
     rows_of_piece,
     strip_of,
 )
+from adjoint.engine.backends.llvm.templates.product.described import (
+    Lasts,
+    TiledProduct,
+    described,
+    never,
+    width_of,
+)
 from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.kernel import GROUP
-from adjoint.engine.backends.llvm.templates.product.operands import Matrix, matrix
+from adjoint.engine.backends.llvm.templates.product.operands import Matrix
+from adjoint.engine.backends.llvm.templates.product.ordering import (
+    apart_by,
+    in_panels,
+    in_row_panels,
+    in_rows,
+)
 from adjoint.engine.backends.llvm.templates.product.parts import sum_parts
 from adjoint.engine.backends.llvm.templates.product.tiles import (
     MOST_FEW,
@@ -45,9 +58,9 @@ from adjoint.engine.backends.llvm.templates.product.tiles import (
     product_tile,
     tiled,
 )
-from adjoint.engine.compiler.loops.epilogues import Epilogue
+from adjoint.engine.compiler.loops.epilogues import Epilogue, MatrixReference, is_large
 from adjoint.engine.compiler.memory.places import ARENA, Dims, Place, PlannedBuffer
-from adjoint.engine.compiler.schedule.steps import Address, Label, Launch, Text, sized, whole
+from adjoint.engine.compiler.schedule.steps import Address, Launch, Text, sized, whole
 from adjoint.engine.core.spec import pinned
 from adjoint.engine.graph.sizes.extents import computed, is_extent, is_undecided, typical
 
@@ -59,64 +72,13 @@ OUTER = 2  # depth up to which long rows of a result count, not what is used aga
 SMALL = 4096  # elements that are all there is, up to which columns that lie right are not packed
 MEETING = 2048  # bytes: rows a multiple of it apart share sets of the nearest cache
 USED_MEETING, USED = 96, 384  # columns from which on such rows, and others, are put in panels
-PANELS = 4  # of rows, which a piece puts in order
-ROW_SKEW = 4  # elements between rows of them: panels shall lie in different sets of a cache
 SIDE = 64  # depth up to which rows that lie side by side are not copied
 THIN = 8  # columns up to which sums go along the depth
 MANY = 64  # rows from which on it is worth a launch to have them do so
 LARGE = 1 << 20  # bytes of a matrix from which on one row goes along its rows
+NEAR = 1 << 19  # bytes of panels that a core's own cache keeps besides what else it needs
 LITTLES = 8  # members of a batch from which on it is worth a function of their own sizes
 DEEP = 1 << 14  # rows that are added up one after another, at most
-
-Lasts = Callable[[PlannedBuffer], bool]
-
-
-# -- operands -----------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class TiledProduct:
-    """C = A B, and the launches that make it."""
-
-    kind: str
-    a: Matrix
-    b: Matrix
-    c: Matrix
-    ranges: tuple[int, int]  # of the batch
-    label: Label
-    launches: list[Launch]
-    # Whether an operand is the same in all turns of a loop: it is then ordered once for all.
-    lasts: Lasts
-    ending: Ending | None = None
-
-    @property
-    def batch(self) -> int:
-        return self.ranges[0] * self.ranges[1]
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """m, n, k."""
-        return *self.c.shape, self.a.shape[1]
-
-    @property
-    def turned(self) -> TiledProduct:
-        """C^T = B^T A^T."""
-        return replace(self, a=self.b.turned, b=self.a.turned, c=self.c.turned)
-
-
-def never(buffer: PlannedBuffer) -> bool:
-    """Outside of loops nothing is read in many turns."""
-    return False
-
-
-def described(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts) -> TiledProduct:
-    """A product whose batch has two ranges, without launches yet."""
-    ranges = dims[0][0], dims[1][0]
-    batch = ranges[0] * ranges[1]
-    sizes = (*c.shape[-2:], a.shape[-1])
-    label = sized("matmul", *((batch, *sizes) if batch > 1 else sizes))
-    x, y, z = (matrix(place, dims, i) for i, place in enumerate((a, b, c)))
-    return TiledProduct(kind_of(c), x, y, z, ranges, label, [], lasts)
 
 
 def product_steps(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts = never) -> list[Launch]:
@@ -139,6 +101,8 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts = never
             in_tiles, others = apart(ordered, ordered.sizes[1] // width_of(ordered))
             tiles(in_tiles)
             thin(others)
+        elif in_turns(ordered):
+            by_turns(ordered)
         elif in_depths(ordered):
             by_depths(ordered)
         else:
@@ -156,6 +120,15 @@ def product_steps_with(
     if not is_ordered_once(product) and (is_thin(product) or is_thin(product.turned)):
         return None
     product.label = (*product.label, "+" + "+".join(epilogue.origin))
+    if not stored and begins_with_another(product, epilogue):
+        ((_, to),) = epilogue.stores
+        product.beginning = epilogue.added
+        start = Address(to.buffer, to.offset * to.dtype.itemsize)
+        product.c = replace(product.c, base=start, row=to.row)
+        (by_turns if in_turns(product) else tiles)(product)
+        return product.launches
+    if not is_large(c.shape, c.buffer.dtype):
+        return None  # such are taken for what sums begin with alone
     product.ending = Ending(epilogue, stored)
     if not stored:  # sums over blocks are then added up where a result will be
         like = [
@@ -166,6 +139,13 @@ def product_steps_with(
             product.c = replace(product.c, base=start)
     tiles(product)
     return product.launches
+
+
+def begins_with_another(p: TiledProduct, epilogue: Epilogue) -> bool:
+    """Whether the sums of one product in tall tiles can begin with the matrix that is added."""
+    if epilogue.added is None or epilogue.added.dtype is not p.c.base.buffer.dtype:
+        return False
+    return p.batch == 1 and is_tall(p) and not leaves_few(p) and not in_depths(p)
 
 
 def is_little(p: TiledProduct) -> bool:
@@ -203,11 +183,6 @@ def leaves_few(p: TiledProduct) -> bool:
         return False
     wide = width_of(p)
     return wide < n <= 8 * wide and 0 < n % wide <= wide // 8 and typical(m) >= MANY
-
-
-def width_of(p: TiledProduct) -> int:
-    """Columns of a tile."""
-    return outer_tile(p.kind).columns
 
 
 def apart(p: TiledProduct, count: int) -> tuple[TiledProduct, TiledProduct]:
@@ -291,6 +266,67 @@ def thin(p: TiledProduct) -> None:
     launch(p, name, text, words, p.batch * parts)
 
 
+def in_turns(p: TiledProduct) -> bool:
+    """Whether blocks of the depth are put in panels and multiplied one after another.
+
+    A large operand in panels goes to a far cache and comes back; of a small result each block may
+    begin with what those before it made. A transposed A is put in panels along memory then, where
+    pieces would read a few lines of each of its rows.
+    """
+    if any(map(is_extent, (*p.sizes, p.batch, p.b.row, p.b.column))) or p.batch != 1:
+        return False
+    (m, n, k), item = p.sizes, p.c.base.buffer.dtype.itemsize
+    if m <= max(MOST_FEW):
+        return False  # beside a block of B, which is smaller, they might count as few
+    if not is_tall(p) or reads_columns(p) or not p.c.rows_lie or p.lasts(p.b.base.buffer):
+        return False
+    if m * n * item > NEAR // 2 or k * widest(p) * item < NEAR:
+        return False
+    part, columns = piece_of(p, tile_for(p))  # parts of a depth are more, for more workers
+    return parts_of(m, part) * parts_of(n, columns) >= PIECES // 2
+
+
+def widest(p: TiledProduct) -> int:
+    """Columns of the larger operand of those that launches put in panels."""
+    m, n, _ = p.sizes
+    return max(m, n) if lies_transposed(p.a) else n
+
+
+def lies_transposed(a: Matrix) -> bool:
+    """Whether columns of a matrix are contiguous, and rows are not."""
+    return a.turned.rows_lie and not a.rows_lie
+
+
+def by_turns(p: TiledProduct) -> None:
+    """A product as those of blocks of the depth, each of which begins with the one before."""
+    (m, n, k), dtype = p.sizes, p.c.base.buffer.dtype
+    large = widest(p)
+    parts = max(parts_of(k, max(NEAR // (large * dtype.itemsize), GROUP)), 2)
+    bounds = [k * i // parts for i in range(parts + 1)]
+    more = p.label[len(sized("matmul", m, n, k)) :]  # what is done besides
+    for start, stop in pairwise(bounds):
+        count = stop - start
+        each = replace(
+            p,
+            a=part_of(p.a, (m, count), start * p.a.column),
+            b=part_of(p.b, (count, n), start * p.b.row),
+            label=(*sized("matmul", m, n, count), *more),
+            a_at_once=lies_transposed(p.a),
+        )
+        if start:
+            base = p.c.base
+            each.beginning = MatrixReference(
+                base.buffer, dtype, base.shift // dtype.itemsize, p.c.row, 1
+            )
+        tiles(each)
+
+
+def part_of(whole: Matrix, shape: tuple[int, int], start: int) -> Matrix:
+    """A matrix within another, so many elements from its beginning on."""
+    base, item = whole.base, whole.base.buffer.dtype.itemsize
+    return replace(whole, base=Address(base.buffer, base.shift + start * item), shape=shape)
+
+
 def in_depths(p: TiledProduct) -> bool:
     """Whether parts of the depth are multiplied by themselves."""
     if any(map(is_undecided, (*p.sizes, p.batch))) or p.batch != 1:
@@ -321,15 +357,19 @@ def tiles(p: TiledProduct) -> None:
     m, n, k = p.sizes
     tile = tile_for(p)
     tall = is_tall(p)
+    if p.beginning is not None and not tall:
+        raise ValueError(f"{p.label}: only sums of tall tiles begin with another matrix")
     part, columns = piece_of(p, tile)
     if has_few_rows(p):
         copies, across = False, False
     else:
         copies, across = panels_to_copy(p, tile) if tall else rows_to_copy(p.a, tile)
+    ordered = False  # rows of A in panels, by a launch
     a_step, a_panel = p.a.row, tile.rows * p.a.row
-    if copies and (typical(parts_of(n, columns)) > 1 or p.lasts(p.a.base.buffer)):
+    several = typical(parts_of(n, columns)) > 1
+    if copies and (several or p.a_at_once or p.lasts(p.a.base.buffer)):
         p.a = in_row_panels(p, tile) if tall else in_rows(p, p.a)
-        copies, across = False, False
+        copies, across, ordered = False, False, tall
         a_step, a_panel = 1, tile.rows * p.a.row
     direct = reads_columns(p)
     ready, panel = (n, tile.columns) if direct else (0, 0)
@@ -357,7 +397,8 @@ def tiles(p: TiledProduct) -> None:
     name = f"product_{tiled(p.kind)}_{tile.rows}x{tile.columns}"
     text: Any = partial(product.product_text, kind=p.kind, tile=tile, ending=p.ending)
     if tall:
-        words += [a_step, a_panel]
+        in_panels_now = copies or ordered
+        words += [a_step, a_panel, pace_of(p, tile, block, in_panels_now), *p.begins]
         text = partial(panels.panels_text, kind=p.kind, tile=tile, ending=p.ending)
     elif has_few_rows(p):
         name = f"{name}_few"
@@ -366,6 +407,25 @@ def tiles(p: TiledProduct) -> None:
         name = f"{name}_{'kept' if p.ending.writes_product else 'only'}_{p.ending.epilogue.key()}"
         words += p.ending.words
     launch(p, name, text, words, pieces)
+
+
+def pace_of(p: TiledProduct, tile: Tile, block: int, panels: bool) -> int:
+    """Bytes between what turns ask for, one after another, of the rows of A that come next.
+
+    Panels and long rows are asked for along memory, gaps between rows included; of rows that are
+    two lines or less the first is enough: the processor reads lines in pairs.
+    """
+    item = p.c.base.buffer.dtype.itemsize
+    if panels:
+        return tile.rows * item
+    if not p.a.rows_lie:
+        return p.a.column * item
+    return computed(pace_of_rows, p.a.row * item, tile.rows, block, item)
+
+
+def pace_of_rows(apart: int, rows: int, block: int, item: int) -> int:
+    """The same of rows so many bytes apart, of which a block has so many elements."""
+    return apart if block * item <= 2 * LINE else apart * rows // block
 
 
 def tile_for(p: TiledProduct) -> Tile:
@@ -477,6 +537,8 @@ def launch(
     if p.ending is not None:
         more_reads = [whole(r.buffer) for r in p.ending.epilogue.refs if r is not None]
         more_writes = [whole(r.buffer) for _, r in p.ending.epilogue.stores]
+    if p.beginning is not None:
+        more_reads = [whole(p.beginning.buffer)]
     p.launches.append(
         Launch(
             function=name,
@@ -489,92 +551,3 @@ def launch(
             label=p.label,
         )
     )
-
-
-# -- operands in another order ------------------------------------------------------------------
-
-
-def in_rows(p: TiledProduct, given: Matrix) -> Matrix:
-    """A matrix with contiguous rows."""
-    m, k = given.shape
-    wide = outer_tile(p.kind).columns
-    base = order(p, given, (k, wide, 1), (k, GROUP), GROUP * k, m * k, wide)
-    return Matrix(base, given.shape, k, 1, p.ranges[1] * m * k, m * k)
-
-
-def apart_by(p: TiledProduct, size: int) -> int:
-    """How far panels of so many elements are apart: on wide registers no power of two."""
-    return size + LINE // p.c.base.buffer.dtype.itemsize if has_wide_registers() else size
-
-
-def in_row_panels(p: TiledProduct, tile: Tile) -> Matrix:
-    """A in panels of a tile's rows: those of one depth are neighbours."""
-    m, k = p.a.shape
-    high = tile.rows
-    row = k + ROW_SKEW
-    jump = high * row
-    member = parts_of(m, high) * jump
-    if p.a.turned.rows_lie:  # read along memory
-        deep = computed(max, parts_of(k, PIECES), GROUP)
-        part, size = (m, deep), high * deep
-    else:
-        part, size = (high * PANELS, k), jump * PANELS
-    base = order(p, p.a.turned, (high, jump, high), part, size, member, high)
-    return Matrix(base, p.a.shape, row, high, p.ranges[1] * member, member)
-
-
-def in_panels(p: TiledProduct, tile: Tile) -> Matrix:
-    """B in panels of a tile's columns: from a row of one to the next it is that many elements."""
-    k, n = p.b.shape
-    columns, wide = tile.columns, width_of(p)
-    panel = apart_by(p, columns * k)
-    member = parts_of(n, columns) * panel
-    if p.b.rows_lie:  # parts of some rows, else of some columns: read along memory
-        assert columns == wide  # the launch's own panels are those of its tile
-        rows = computed(max, parts_of(k, PIECES), GROUP)
-        part, size, jump = (n, rows), rows * columns, panel
-    else:  # a part is a panel, of which the launch's are neighbours
-        part, size, jump = (columns, k), panel, wide
-    base = order(p, p.b, (columns, jump, columns), part, size, member, wide)
-    return Matrix(base, p.b.shape, columns, 1, p.ranges[1] * member, member)
-
-
-def order(
-    p: TiledProduct,
-    given: Matrix,
-    to: tuple[int, int, int],
-    part: tuple[int, int],
-    size: int,
-    member: int,
-    wide: int,
-) -> Address:
-    """The launch that puts a matrix in another order; where it then lies.
-
-    `to` are the words O_STEP, O_JUMP and O_PAD of the kernel, `part` the columns and rows of a
-    part, of which one are all; parts and members are `size` and `member` elements apart.
-    """
-    kind = p.kind
-    rows, columns = given.shape
-    parts = parts_of(columns, part[0]) * parts_of(rows, part[1])
-    buffer = PlannedBuffer(ARENA, given.base.buffer.dtype, p.batch * member, name="ordered")
-    step, jump, pad = to
-    known = None if has_wide_registers() else wide
-    words = product.OrderWords(
-        source=given.base, target=Address(buffer), along_p=given.column, along_q=given.row,
-        step=step, jump=jump, pad=pad, wide=wide, p=columns, q=rows, part_p=part[0], part_q=part[1],
-        parts=parts, size=size, member=member, pieces=p.batch * parts, inner=p.ranges[1],
-        outer_source=given.outer, inner_source=given.inner,
-    ).listed()  # fmt: skip
-    p.launches.append(
-        Launch(
-            function=f"order_{tiled(kind)}",
-            text=lambda name: product.order_text(name, kind, known),
-            words=words,
-            reads=(whole(given.base.buffer),),
-            writes=(whole(buffer),),
-            pieces=p.batch * parts,
-            cost=p.batch * rows * columns,
-            label="order",
-        )
-    )
-    return Address(buffer)
