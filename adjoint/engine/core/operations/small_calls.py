@@ -267,9 +267,9 @@ def is_sighted(record: Any, arrays: list[Any]) -> bool:
         What a public function does with few elements off the tape is one program (Note [small
         calls]). On the tape each operation is a node of its own, so there it is the record that has
         programs, as composites have (Note [straight programs]): native rows take half the time that
-        promotion, kernel and wrapping do. As there, of calls that none fits one in `EVERY` is
-        looked at after the first, so that operations of ever new shapes or numbers pay little. A composite that
-        has a kernel is called as that (`linear`), so it is one of them.
+        promotion, kernel and wrapping do. As there, of calls that none fits few are looked at after
+        the first, so that operations of ever new shapes or numbers pay little. A composite that has
+        a kernel is called as that (`linear`), so it is one of them.
     """
     if not is_looked_at(record) or LISTENERS or not runs_by_kernel(record):
         return False
