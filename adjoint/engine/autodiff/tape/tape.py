@@ -102,8 +102,9 @@ class RecordNode(TapeNode):
             The rules of a composite are a program from the first calls on (Note [straight
             programs]); those of a single operation come to two or three, of which each has its
             own program (Note [small calls]), so they are told apart here, as kernels are in the
-            forward (Note [seen on the tape]): after the first, few are looked at. Where a rule hands
-            the cotangent on or gives a view of it, there is nothing to compute, and no program.
+            forward (Note [seen on the tape]): after the first, few are looked at. Where a rule
+            hands the cotangent on or gives a view of it, there is nothing to compute, and no
+            program.
         """
         values = [*self.intact(), *grads]
         for x in values:
