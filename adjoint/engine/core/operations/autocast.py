@@ -102,9 +102,9 @@ RECORDS = {  # record name -> device type -> policy
 
 # Composites none of whose parts have a policy on the CPU, where they have none themselves.
 CALM_ON_CPU = frozenset(
-    "batch_norm batch_norm_inference elu embedding gelu group_norm hardshrink hardsigmoid hardswish "
-    "hardtanh instance_norm layer_norm leaky_relu log_sigmoid log_softmax logsumexp max mean min "
-    "mish rms_norm silu softmax softplus softsign std tanhshrink var".split()
+    "batch_norm batch_norm_inference elu embedding gelu group_norm hardshrink hardsigmoid "
+    "hardswish hardtanh instance_norm layer_norm leaky_relu log_sigmoid log_softmax logsumexp max "
+    "mean min mish rms_norm silu softmax softplus softsign std tanhshrink var".split()
 )
 
 
