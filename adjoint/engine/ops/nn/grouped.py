@@ -9,6 +9,7 @@ from adjoint.engine.core.dtype import int32
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import Record
 from adjoint.engine.ops.nn.common import FUNCTIONAL
 from adjoint.engine.ops.shape.join import cat, stack
 
@@ -83,14 +84,14 @@ def _depths(a: Tensor, b: Tensor, ends: tuple[int, ...]) -> Tensor:
 
 # Rows in runs, each with a matrix of its own, and the contraction in runs: each is the other's
 # derivative. One node of the tape, since in mixtures of experts the products are often small.
-ROWS_BY_RUNS = composite(
+ROWS_BY_RUNS: Record = composite(
     "rows_by_runs",
     _rows,
     lambda g, b, ends: ROWS_BY_RUNS(g, b.transpose(1, 2), ends=ends),
     lambda g, a, ends: DEPTHS_BY_RUNS(a.transpose(0, 1), g, ends=ends),
     operands=("a", "b"),
 )
-DEPTHS_BY_RUNS = composite(
+DEPTHS_BY_RUNS: Record = composite(
     "depths_by_runs",
     _depths,
     lambda g, b, ends: ROWS_BY_RUNS(b, g.transpose(1, 2), ends=ends).transpose(0, 1),
