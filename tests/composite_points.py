@@ -236,6 +236,15 @@ def _gates(lib: Any, x: Any, h: Any, c: Any) -> Any:
     return lib.cat(_module(lib, "LSTMCell", 2, 3)(x, (h, c)))
 
 
+WAVES = np.sin(np.arange(36.0)).reshape(6, 6)
+
+
+def _by_runs(lib: Any, a: Any, b: Any) -> Any:
+    """Of three runs, one of them empty."""
+    ends = lib.tensor([2, 2, 4], dtype=lib.int32)
+    return lib.nn.functional.grouped_mm(a, b, offs=ends)
+
+
 _MODULES: dict[tuple[Any, ...], Any] = {}
 
 
@@ -460,6 +469,8 @@ GENERAL = [
         ),
         (*SPREAD, *LIMITS),
     ),
+    Row("rows_by_runs", _by_runs, ((WAVES[:6, :2], WAVES[:, 2:].reshape(3, 2, 4)),)),
+    Row("depths_by_runs", _by_runs, ((WAVES[:2], WAVES[:, :4]),)),
     Row("lstm_gates", _gates, ((ORDINARY[:, :2], ORDINARY[:, 1:], ORDINARY[:, :3]),)),
     Row(
         "gru_gates",

@@ -10,9 +10,11 @@ import pytest
 
 import adjoint as ad
 from adjoint.amp.autocast_mode import ActiveAutocast, AutocastSettings, DeviceAutocast
+from adjoint.engine.core.operations import dispatch
 from adjoint.engine.core.operations.autocast import FUNCTIONS
 from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.nn import functional as F
 
 
 def test_products_are_lowered_and_losses_are_not() -> None:
@@ -270,3 +272,65 @@ def test_averages() -> None:
     assert norm.num_batches_tracked.item() == 3
     with pytest.raises(ValueError, match="decay"):
         swa.get_ema_avg_fn(2.0)
+
+
+CALM: dict[str, Any] = {
+    "layer_norm": lambda x: F.layer_norm(x, (4,), x[0, 0], x[0, 1]),
+    "group_norm": lambda x: F.group_norm(x, 1, x[0, :, 0], None),
+    "rms_norm": lambda x: F.rms_norm(x, (4,)),
+    "instance_norm": F.instance_norm,
+    "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "running": lambda x: F.batch_norm(x, ad.zeros(3), ad.ones(3)),
+    "tanh gelu": lambda x: F.gelu(x, approximate="tanh"),
+    "embedding": lambda x: F.embedding(ad.tensor([1, 0]), x[0]),
+    "max": lambda x: x.max(1)[0],
+    "min": lambda x: x.min(2)[0],
+    "rows": lambda x: x.softmax(-1) + x.log_softmax(0) + x.logsumexp(1, keepdim=True),
+    "moments": lambda x: x.mean(1) + x.var(1) + x.std(),
+    "powers": lambda x: x.exp() + x.abs().pow(1.5) + x.sum() + x.cumsum(1) + (x * x + 1).log(),
+    **{
+        name: getattr(F, name)
+        for name in "gelu silu elu mish hardswish hardsigmoid hardtanh hardshrink leaky_relu "
+        "logsigmoid softplus softsign tanhshrink".split()
+    },
+}
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.bfloat16])
+@pytest.mark.parametrize("name", CALM)
+def test_what_autocast_leaves_alone_is_computed_as_without_it(
+    name: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the CPU: its parts, asked one by one, are not cast either."""
+    rng = np.random.default_rng(3)
+    x = ad.from_numpy(rng.standard_normal((2, 3, 4)).astype(np.float32)).to(dtype)
+
+    def results() -> list[Any]:
+        leaf = x.clone().requires_grad_()
+        with ad.autocast("cpu", dtype=ad.bfloat16):
+            out = CALM[name](leaf)
+        out.float().square().sum().backward()
+        return [out.dtype, out.detach().double().tolist(), leaf.grad.double().tolist()]  # type: ignore[union-attr]
+
+    quick = results()
+    asked: list[Any] = []
+    ask = ActiveAutocast.__call__
+
+    def heard(self: Any, record: Any, operands: Any) -> Any:
+        cast = ask(self, record, operands)
+        asked.append(cast)
+        return cast
+
+    monkeypatch.setattr(dispatch, "is_calm", lambda record, operands: False)
+    monkeypatch.setattr(ActiveAutocast, "__call__", heard)
+    assert results() == quick
+    assert not any(cast is not None for cast in asked)
+
+
+def test_what_autocast_casts_is_not_left_alone() -> None:
+    x, y = ad.ones(3, 4), ad.ones(2, 1, 3, 4)
+    with ad.autocast("cpu", dtype=ad.bfloat16):
+        assert (x @ x.T).dtype is ad.bfloat16
+        assert F.scaled_dot_product_attention(y, y, y).dtype is ad.bfloat16
+        assert F.mse_loss(x.bfloat16(), x.bfloat16()).dtype is ad.float32
+        assert ad.cat([x, x.bfloat16()]).dtype is ad.float32

@@ -17,7 +17,7 @@ import pytest
 
 import adjoint as ad
 import adjoint.nn.functional as F
-from adjoint.engine.core.operations import public
+from adjoint.engine.core.operations import small_calls as names
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import fragments, sightings, small_calls
@@ -31,7 +31,9 @@ def from_one_element_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     HOOKS.load_rest()
     FRAGMENTS.forget()
     small_calls.PROGRAMS.forget()
-    monkeypatch.setattr(public, "EVERY", 1 << 62)  # small calls get no programs of another kind
+    # Small calls get no programs of another kind.
+    monkeypatch.setattr(names, "EVERY", 1 << 62)
+    monkeypatch.setattr(names, "FIRST", 0)
     monkeypatch.setattr(sightings, "WAITS", False)
     for record in REGISTRY.values():
         if record.large:

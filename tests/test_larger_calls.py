@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.core.operations.small_calls import EVERY
+from adjoint.engine.core.operations import small_calls
+from adjoint.engine.core.operations.small_calls import EVERY, FIRST
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.eager import straight
 from adjoint.nn import functional as F
 
 Call = Callable[..., Any]
@@ -68,3 +71,55 @@ def test_few_elements_of_large_tensors_are_picked_by_programs() -> None:
                   lambda: x.take(far), lambda: F.nll_loss(x[:5], far)):  # fmt: skip
         with pytest.raises((IndexError, RuntimeError)):
             wrong()
+
+
+def looked_at(owner: Any, calls: int) -> list[bool]:
+    return [small_calls.is_looked_at(owner) for _ in range(calls)]
+
+
+@pytest.fixture
+def attention(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """One that nobody else asks for."""
+    monkeypatch.setattr(small_calls, "ATTENTION", small_calls.Attention())
+    return small_calls.ATTENTION
+
+
+def test_programs_are_looked_for_at_first_calls_and_at_each_of_a_step(attention: Any) -> None:
+    """However many a step has: none of them is passed over for ever."""
+    for period in (2, 3, 4, 5, 7, 8, 12, 13, 16, 21, 32):
+        seen = looked_at(SimpleNamespace(seen=0), FIRST + 40 * EVERY * period)
+        assert all(seen[:FIRST])
+        later = seen[FIRST:]
+        assert all(any(later[k::period]) for k in range(period)), period
+        assert abs(sum(later) / len(later) * EVERY - 1) < 0.1
+    assert len(attention.tired) == 11
+
+
+def test_new_parameters_have_calls_looked_at_as_at_first(attention: Any) -> None:
+    owner = SimpleNamespace(seen=0)
+    looked_at(owner, 2 * FIRST)
+    before = looked_at(owner, 8 * EVERY)
+    attention.begins_anew = True
+    after = looked_at(owner, 8 * EVERY)
+    assert sum(after) > 2 * sum(before)
+    assert not attention.begins_anew
+
+
+def test_a_parameter_is_something_new() -> None:
+    small_calls.ATTENTION.begins_anew = False
+    ad.nn.Linear(2, 3)
+    assert small_calls.ATTENTION.begins_anew
+
+
+def test_a_step_is_of_programs_from_its_fifth_time_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operations on the tape and their rules, whatever they have been called with before."""
+    monkeypatch.setattr(straight, "LOADED", 0)
+    x, y = ad.randn(3, 7, 11).requires_grad_(), ad.randn(3, 7, 11)
+    plan = (x * y).grad_fn.plan
+    for owner in (plan, plan.record):
+        monkeypatch.setattr(owner, "seen", 0)
+        monkeypatch.setattr(owner, "small", ())
+    for _ in range(6):
+        (x * y).sum().backward()
+    assert plan.record.small
+    assert plan.small

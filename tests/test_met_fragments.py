@@ -127,7 +127,7 @@ def test_calls_of_functions_have_the_bits_of_their_fragments(
     first = [call(x).numpy() for x in given]
     monkeypatch.setattr(small_calls, "SIGHTED", 0)
     monkeypatch.setattr(small_calls, "LOADED", 0)
-    monkeypatch.setattr(public, "EVERY", 1)
+    monkeypatch.setattr("adjoint.engine.core.operations.small_calls.EVERY", 1)
     monkeypatch.setattr(public.OVERRIDES, "active", False)
     small_calls.PROGRAMS.forget()
     for turn in range(3):

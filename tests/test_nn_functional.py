@@ -382,6 +382,12 @@ def test_grouped_products_are_those_of_the_runs() -> None:
         want[begin:end] = x[begin:end].detach().numpy() @ experts[group].detach().numpy()
     close(out, want)
     assert ad.autograd.gradcheck(lambda a, b: F.grouped_mm(a, b, offs=ends), (x, experts))
+    assert ad.autograd.gradgradcheck(lambda a, b: F.grouped_mm(a, b, offs=ends), (x, experts))
+    depths = [ad.randn(shape, dtype=ad.float64, requires_grad=True) for shape in ((2, 6), (6, 3))]
+    assert F.grouped_mm(*depths, offs=ends).shape == (3, 2, 3)
+    assert ad.autograd.gradcheck(lambda a, b: F.grouped_mm(a, b, offs=ends), depths)
+    assert ad.autograd.gradgradcheck(lambda a, b: F.grouped_mm(a, b, offs=ends), depths)
+    assert ad.func.vmap(lambda a: F.grouped_mm(a, experts, offs=ends))(x[None]).shape == (1, 6, 5)
     with pytest.raises(RuntimeError, match="offs"):
         F.grouped_mm(x, experts)
 

@@ -12,12 +12,14 @@ import adjoint.nn.functional as F
 from adjoint.engine.ops.nn import channel_norm
 
 NEVER = 10**9
+FEW = NEVER + 1
 
 
 def moved(
     monkeypatch: pytest.MonkeyPatch, often: int, x: Any, running: list[Any], momentum: float
 ) -> list[Any]:
-    """The statistics after three batches, with a program from so many moves on."""
+    """The statistics after three batches, with a program from so many moves on; at once: `FEW`."""
+    monkeypatch.setattr(channel_norm, "FEW", 1 << 12 if often == FEW else 0)
     monkeypatch.setattr(channel_norm, "OFTEN", often)
     for k in range(3):
         F.batch_norm(x + k, *running, training=True, momentum=momentum)
@@ -31,12 +33,13 @@ def test_a_program_gives_the_same_numbers(dtype: Any, monkeypatch: pytest.Monkey
         x = ad.from_numpy(rng.standard_normal((5, channels, 2))).to(dtype).requires_grad_()
         momentum = float(rng.random())
         results = []
-        for often in (0, NEVER):
+        for often in (FEW, 0, NEVER):
             kept = ad.float64 if dtype is ad.float64 else ad.float32
             running = [ad.full((channels,), 0.25, dtype=kept) for _ in range(2)]
             results.append(moved(monkeypatch, often, x, running, momentum))
-        for one, other in zip(*results, strict=True):
+        for one, another, other in zip(*results, strict=True):
             np.testing.assert_array_equal(one, other)
+            np.testing.assert_array_equal(another, other)
 
 
 def overlapping() -> list[Any]:
@@ -67,9 +70,10 @@ def test_what_lies_otherwise_is_moved_one_by_one(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = ad.from_numpy(np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32))
-    results = [moved(monkeypatch, often, x, make(), 0.3) for often in (0, NEVER)]
-    for one, other in zip(*results, strict=True):
+    results = [moved(monkeypatch, often, x, make(), 0.3) for often in (FEW, 0, NEVER)]
+    for one, another, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(another, other)
 
 
 def test_memory_that_cannot_be_written_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +81,8 @@ def test_memory_that_cannot_be_written_is_refused(monkeypatch: pytest.MonkeyPatc
     running = [ad.from_numpy(array), ad.ones(4)]
     array.flags.writeable = False
     running[0]._array.flags.writeable = False
-    for often in (0, NEVER):
+    for often in (FEW, 0, NEVER):
+        monkeypatch.setattr(channel_norm, "FEW", 1 << 12 if often == FEW else 0)
         monkeypatch.setattr(channel_norm, "OFTEN", often)
         with pytest.raises(ValueError, match="read-only|writeable"):
             F.batch_norm(ad.arange(8.0).reshape(2, 4), *running, training=True)
@@ -88,11 +93,11 @@ def test_versions_advance_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """What autograd saved of a statistic is known to have changed."""
     x = ad.arange(8.0).reshape(2, 4)
     counts = []
-    for often in (0, NEVER):
+    for often in (FEW, 0, NEVER):
         running = [ad.zeros(4), ad.ones(4)]
         moved(monkeypatch, often, x, running, 0.1)
         counts.append([t._version for t in running])
-    assert counts[0] == counts[1] == [3, 3]
+    assert counts[0] == counts[1] == counts[2] == [3, 3]
 
 
 @pytest.mark.parametrize("compiled", [False, True])

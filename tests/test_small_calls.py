@@ -258,7 +258,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     small_calls.PROGRAMS.forget()
     monkeypatch.setattr(small_calls, "SIGHTED", 0)
     monkeypatch.setattr(small_calls, "LOADED", 0)
-    monkeypatch.setattr(public, "EVERY", 1)
+    monkeypatch.setattr("adjoint.engine.core.operations.small_calls.EVERY", 1)
     monkeypatch.setattr(public.OVERRIDES, "active", False)  # other tests have classes that override
     with CONTEXT.having(device=None):
         yield

@@ -259,7 +259,7 @@ WITHOUT = ("bits beside it", "a row", "on a diagonal")
 
 
 def test_rules_of_few_elements_are_programs(programs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tape, "EVERY", 1)
+    monkeypatch.setattr(names, "EVERY", 1)
     monkeypatch.setattr(straight, "LOADED", 0)
     for name, call in RULES.items():
         x, y = operands(ad.float32)
@@ -286,7 +286,7 @@ def test_rules_of_few_elements_are_programs(programs: Any, monkeypatch: pytest.M
 def test_rules_that_are_programs_refuse_what_was_written_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tape, "EVERY", 1)
+    monkeypatch.setattr(names, "EVERY", 1)
     monkeypatch.setattr(straight, "LOADED", 0)
     x, y = operands(ad.float32)
     for _ in range(40):
@@ -407,7 +407,7 @@ def test_views_hold_what_they_are_made_of_while_python_runs() -> None:
     ],
 )
 def test_hooks_unpack_each_saved_tensor_once(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tape, "EVERY", 1)
+    monkeypatch.setattr(names, "EVERY", 1)
     for _ in range(24):
         asked: list[str] = []
         x, y = operands(ad.float32)

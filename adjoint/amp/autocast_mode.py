@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.backends.array.gpu.cuda import is_available as cuda_is_available
 from adjoint.engine.core.dtype import DType, bfloat16, float16, float32, float64
 from adjoint.engine.core.errors import DeviceError
@@ -173,9 +175,11 @@ def _flat(values: Any) -> list[Any]:
 
 def _device_type(values: Any) -> str | None:
     """The kind of device of the tensors; one that is not the CPU's decides."""
-    for x in values:
-        if is_tensor(x) and x._array.__class__ in DEVICE_LAYOUTS:
-            return "cuda"
+    layouts = [x._array.__class__ for x in values if is_tensor(x)]
+    if DEVICE_LAYOUTS and any(layout in DEVICE_LAYOUTS for layout in layouts):
+        return "cuda"
+    if layouts and layouts.count(ndarray) == len(values):
+        return "cpu"
     kinds = [t.device.type for t in _flat(values)]
     return next((k for k in kinds if k != "cpu"), kinds[0] if kinds else None)
 

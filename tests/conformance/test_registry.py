@@ -31,6 +31,7 @@ ELSEWHERE = frozenset(
     "dot "  # the same: tests/test_little_matrices.py
     "solve_factored "  # of more rows: tests/test_matrix_fragments.py
     "spectrum eig_pairs of_pairs_1 of_pairs_2 of_pairs_3 "  # of compiled programs: tests/test_native_spectra.py, test_native_borrowed.py, test_native_routines.py
+    "rows_by_runs depths_by_runs "  # whose runs end where elements say: tests/composite_points.py
     "scaled_product "  # of float8: tests/test_scaled_products.py
     "key_ranges "  # whole numbers of sequences: tests/test_varlen_attention.py
     "ctc_loss_gradient dropout grid_sampler_whole grid_sampler_gradient unique_values "  # of eager mode on a GPU: tests/test_calls_cuda.py

@@ -18,7 +18,7 @@ from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed, partial_for
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, HALF_DTYPES, HALVES
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
-from adjoint.engine.core.operations.small_calls import EVERY, FEW_ON_TAPE
+from adjoint.engine.core.operations.small_calls import FEW_ON_TAPE, is_looked_at
 from adjoint.engine.core.origins import place_now
 from adjoint.engine.core.spec import Spec, same_shape
 from adjoint.engine.core.state import switches
@@ -79,12 +79,10 @@ class RecordNode(TapeNode):
                 cotangents = self.apply_fragment(grads, needed)
                 if cotangents is not None:
                     return cotangents
-            if plan.of_few and quiet:
-                plan.seen += 1
-                if not plan.seen % EVERY:
-                    cotangents = self.apply_sighted(grads, needed)
-                    if cotangents is not None:
-                        return cotangents
+            if plan.of_few and quiet and is_looked_at(plan):
+                cotangents = self.apply_sighted(grads, needed)
+                if cotangents is not None:
+                    return cotangents
         return self.apply_rules(grads, needed, level)
 
     def handed_on(self, g: Any, needed: Sequence[bool] | None) -> list[Any]:
@@ -104,8 +102,9 @@ class RecordNode(TapeNode):
             The rules of a composite are a program from the first calls on (Note [straight
             programs]); those of a single operation come to two or three, of which each has its
             own program (Note [small calls]), so they are told apart here, as kernels are in the
-            forward (Note [seen on the tape]): one call in `EVERY` is looked at. Where a rule hands
-            the cotangent on or gives a view of it, there is nothing to compute, and no program.
+            forward (Note [seen on the tape]): after the first, few are looked at. Where a rule
+            hands the cotangent on or gives a view of it, there is nothing to compute, and no
+            program.
         """
         values = [*self.intact(), *grads]
         for x in values:

@@ -65,6 +65,21 @@ def copy_into(target: Array, source: Array) -> None:
     quietly(xp.copyto, as_they_lie(target, source), {"casting": "unsafe"})
 
 
+def move_towards(running: Array, new: Array, momentum: float, scale: float) -> None:
+    """running * (1 - momentum) + new * scale * momentum, in the memory of `running`.
+
+    Products and sum are rounded as those of the operations are, one by one.
+    """
+    quietly(_move_towards, (running, new.reshape(running.shape), momentum, scale), {})
+
+
+def _move_towards(running: Array, new: Array, momentum: float, scale: float) -> None:
+    share = np.multiply(new, scale)  # by one, where it is not scaled: the same numbers
+    share *= momentum
+    running *= 1 - momentum
+    running += share
+
+
 def copied_at_once(target: Array, source: Array) -> bool:
     """Copy an array of the current GPU as bytes, if both are in one piece and lie apart.
 
@@ -383,6 +398,7 @@ class Buffers:
     full_device = staticmethod(full_device)
     copy_across = staticmethod(copy_across)
     copy_into = staticmethod(copy_into)
+    move_towards = staticmethod(move_towards)
     room = staticmethod(room)
     grow = staticmethod(grow)
     is_pinned = staticmethod(is_pinned)

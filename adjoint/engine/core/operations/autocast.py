@@ -100,6 +100,14 @@ RECORDS = {  # record name -> device type -> policy
 }
 
 
+# Composites none of whose parts have a policy on the CPU, where they have none themselves.
+CALM_ON_CPU = frozenset(
+    "batch_norm batch_norm_inference elu embedding gelu group_norm hardshrink hardsigmoid "
+    "hardswish hardtanh instance_norm layer_norm leaky_relu log_sigmoid log_softmax logsumexp max "
+    "mean min mish rms_norm silu softmax softplus softsign std tanhshrink var".split()
+)
+
+
 # Of a record that computes in a lower precision on a GPU: the one that is given its operands as
 # they are, and the dtype. Casts are then no operations of their own.
 LOWERED: dict[str, Any] = {}

@@ -31,7 +31,7 @@ from adjoint.engine.core.operations.overrides import (
     takes_operands,
 )
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
-from adjoint.engine.core.operations.small_calls import EVERY, SmallCalls, small_calls
+from adjoint.engine.core.operations.small_calls import EVERY, SmallCalls, is_looked_at, small_calls
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
@@ -446,8 +446,7 @@ def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], given: dict[st
         if plain is kwargs:
             break
         kwargs = plain  # once more, with all tensors among the operands
-    small.seen += 1
-    if not small.seen % EVERY:
+    if is_looked_at(small):
         noted = (small, operands, kwargs, lambda: fn(*args, **given))
         if CONTEXT.inferring:
             for_inference(HOOKS.note_call, noted, {}, operands)
@@ -525,8 +524,7 @@ def written_small(
                 array[...] = written._array
             storage.version += 1
             return True
-    small.seen += 1
-    if not small.seen % EVERY:
+    if is_looked_at(small):
         HOOKS.note_call(small, operands, kwargs, call)
     return False
 

@@ -168,6 +168,44 @@ STRAIGHT = frozenset(
     "smooth_l1_loss".split()
 ).union(VIEWS.split()) - frozenset("adjoint dsplit hsplit split_with_sizes unfold vsplit".split())
 EVERY = 8  # calls that no program fits, of which one is looked at
+FIRST = 64  # such calls of a function, an operation or its rules, which are all looked at
+_WORD = 1 << 32
+_GOLDEN = 0x9E3779B1  # of a word, the golden section
+
+
+class Attention:
+    """Whose calls are looked at less often by now, and whether all are to be as at first."""
+
+    __slots__ = ("begins_anew", "tired")
+
+    def __init__(self) -> None:
+        self.tired: list[Any] = []
+        self.begins_anew = False
+
+
+ATTENTION = Attention()
+
+
+def is_looked_at(owner: Any) -> bool:
+    """Whether a program is looked for at one more call that none of its owner's fits.
+
+    At all of the first, since a training step is to be quick from its fifth time on; then at so few
+    that functions of ever new shapes pay little. Not at every eighth one: where a step has eight or
+    sixteen of them, it would always be the same. Where parameters were made, another model begins.
+    """
+    owner.seen = seen = owner.seen + 1
+    if seen <= FIRST:
+        return True
+    if seen == FIRST + 1:
+        ATTENTION.tired.append(owner)
+    if (seen * _GOLDEN % _WORD) * EVERY >= _WORD:
+        return False
+    if ATTENTION.begins_anew:
+        ATTENTION.begins_anew = False
+        tired, ATTENTION.tired = ATTENTION.tired, []
+        for each in tired:
+            each.seen = 0
+    return True
 
 
 class SmallCalls:
@@ -229,12 +267,11 @@ def is_sighted(record: Any, arrays: list[Any]) -> bool:
         What a public function does with few elements off the tape is one program (Note [small
         calls]). On the tape each operation is a node of its own, so there it is the record that has
         programs, as composites have (Note [straight programs]): native rows take half the time that
-        promotion, kernel and wrapping do. As there, of calls that none fits one in `EVERY` is
-        looked at, so that operations of ever new shapes or numbers pay little. A composite that
-        has a kernel is called as that (`linear`), so it is one of them.
+        promotion, kernel and wrapping do. As there, of calls that none fits few are looked at after
+        the first, so that operations of ever new shapes or numbers pay little. A composite that has
+        a kernel is called as that (`linear`), so it is one of them.
     """
-    record.seen += 1
-    if record.seen % EVERY or LISTENERS or not runs_by_kernel(record):
+    if not is_looked_at(record) or LISTENERS or not runs_by_kernel(record):
         return False
     if record.fails not in FLOATS_SUCCEED or record.draws or record.creates or record.opaque:
         return False

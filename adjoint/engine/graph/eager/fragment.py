@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from adjoint.engine.graph.execution import Executable
 
 Work = Callable[[Sequence[Any]], Any]  # an operation, given the host's numbers
-OFTEN = 64  # calls after which native code finds a small one
+OFTEN = 8  # calls after which native code finds a small one
 AGAIN = 4  # calls after which it finds one on a GPU, which is not tried first
 
 

@@ -11,8 +11,8 @@ Note [small calls]
 
     A program stands for the call only where nobody can tell: no operand is on the tape, results are
     new tensors, no setting was asked for and nobody warned. A call that reads elements cannot be
-    recorded, so it has no program. Of calls that no program fits one in `EVERY` is looked at, so
-    that functions of ever new shapes pay little.
+    recorded, so it has no program. Of calls that no program fits the first are looked at, and one
+    in `EVERY` of others, so that functions of ever new shapes pay little.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from adjoint.engine.core.layout import MemoryFormat
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.operations.small_calls import (
     DRAWING,
-    EVERY,
     FILLED,
     LIKE,
     PICKING,
@@ -88,7 +87,7 @@ def note(
     if entry.__class__ is int:
         if len(PROGRAMS.by_kind) > KEPT:
             PROGRAMS.by_kind.clear()
-        unloaded = not HOOKS.small_code and PROGRAMS.sighted * EVERY < LOADED
+        unloaded = not HOOKS.small_code and PROGRAMS.sighted < LOADED
         if entry < SIGHTED or unloaded:
             PROGRAMS.by_kind[kind] = entry + 1
             return

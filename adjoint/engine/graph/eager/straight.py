@@ -30,7 +30,7 @@ from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.large import HALVES, LOOPED
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.return_types import all_types
-from adjoint.engine.core.operations.small_calls import EVERY, FEW_ON_TAPE, runs_by_kernel
+from adjoint.engine.core.operations.small_calls import FEW_ON_TAPE, runs_by_kernel
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.eager import enlisted
@@ -46,14 +46,14 @@ from adjoint.engine.ops.index.gather import GATHER
 from adjoint.engine.ops.shape.convert import CAST, CLONE
 from adjoint.engine.tensor.tensor import Tensor, wrap, wrap_all
 
-AFTER = 8  # calls of a kind: recording one takes as long as some dozens
+AFTER = 3  # calls of a kind: recording one takes as long as some dozens
 MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
 SLOW_BY_ELEMENT = frozenset({"function", "costly", "looped"})
 ROWS = 1 << 11  # elements of a public call's tensor: beyond, what is a fragment stays one
 KEPT = 4096  # kinds
 OFTEN = 16  # calls of a program: writing its rows takes as long as they save in some dozens
 SEVERAL = 4  # operations that one pass over the elements does sooner than a loop each
-LOADED = 1024  # calls of all programs before native code for few elements is loaded
+LOADED = 256  # calls of all programs before native code for few elements is loaded
 Arrays = Sequence[Any]
 SIMPLE = frozenset({tuple, list, *all_types().values()})
 
@@ -102,11 +102,16 @@ class Straight:
 
         return HOOKS.small_entry(None, attempted, (), (operands, params, rest), of="arrays")
 
-    def walked(self, arrays: Arrays) -> Any:
-        """Written as native rows when called often; None where that is not, or not yet, so."""
+    def walked(self, arrays: Arrays, sighted: bool) -> Any:
+        """Written as native rows when called often; None where that is not, or not yet, so.
+
+        One that is `sighted` is of no use before native code finds it.
+        """
         self.calls += 1
         STRAIGHT.calls += 1
-        if self.calls < OFTEN or (STRAIGHT.calls < LOADED and not HOOKS.small_code):
+        if self.calls < OFTEN and not sighted:
+            return None
+        if STRAIGHT.calls < LOADED and not HOOKS.small_code:
             return None
         make, self.rows = self.rows, None
         try:
@@ -141,11 +146,11 @@ class StraightPrograms:
             kind.append(name)
             kind.append(value if value.__class__ is int else frozen(value))
         whole = runs_by_kernel(record)
-        if whole and not record.in_steps:
-            self.calls += EVERY - 1  # others were not looked at (Note [seen on the tape])
+        # Others may not have been looked at (Note [seen on the tape]).
+        sighted = whole and not record.in_steps
         work: Callable[..., Any] = record if whole else record.compose  # type: ignore[assignment]
         owned = (record, operands, params, None)
-        return self.find(kind, tensors, lambda: work(*operands, **params), owned)
+        return self.find(kind, tensors, lambda: work(*operands, **params), owned, sighted)
 
     def run(
         self,
@@ -159,9 +164,7 @@ class StraightPrograms:
 
         One that is `sighted` was not looked at whenever it came (Note [rules of few elements]).
         """
-        if sighted:
-            self.calls += EVERY - 1
-        return self.find([frozen(key)], tensors, rule, owned, as_is=sighted, of_rule=True)
+        return self.find([frozen(key)], tensors, rule, owned, sighted, sighted, of_rule=True)
 
     def find(
         self,
@@ -169,6 +172,7 @@ class StraightPrograms:
         tensors: Sequence[Tensor],
         fn: Callable[[], Any],
         owned: Owned,
+        sighted: bool = False,
         as_is: bool = False,
         of_rule: bool = False,
     ) -> Any:
@@ -202,7 +206,7 @@ class StraightPrograms:
         if program.__class__ is not Straight:
             return None
         if program.rows is not None:
-            walked = program.walked(arrays)
+            walked = program.walked(arrays, sighted)
             if program.rows is None and program.structure in (None, tuple, list):
                 owner, *given = owned
                 found = (

@@ -15,6 +15,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.ops.common.channels import (
     goes_by_channels,
     images_of_rows,
@@ -221,13 +222,16 @@ def blend_both(
         and type(momentum) is float
         and mean is not None
         and variance is not None
-        and is_worth_a_program(mean._array)
+        and (is_few(tensors) or is_worth_a_program(mean._array))
         and lies_in_a_row(mean)
         and lies_in_a_row(variance)
         and are_apart(mean._array, variance._array)
     )
     if not at_once:
         move(tensors, (momentum, unbiased))
+    elif is_few(tensors):
+        move_few(mean, new[0], momentum)  # type: ignore[arg-type]
+        move_few(variance, new[1], momentum, unbiased)  # type: ignore[arg-type]
     elif mean._array.__class__ is not ndarray:  # type: ignore[union-attr]
         move_on_device(*tensors, momentum, unbiased)  # type: ignore[arg-type]
     elif (
@@ -236,6 +240,21 @@ def blend_both(
         or not HOOKS.updates.run(MOVED, tensors, (momentum, unbiased), {}, move)
     ):
         move(tensors, (momentum, unbiased))
+
+
+def is_few(tensors: Any) -> bool:
+    """Whether statistics are so few that a call of a program takes longer than to move them."""
+    kinds = [(x._array.__class__, x._array.dtype) for x in tensors]
+    kind, dtype = kinds[0]
+    if kind is not ndarray or kinds.count(kinds[0]) != len(kinds) or LISTENERS:
+        return False
+    return dtype.char in "fd" and tensors[0]._array.size <= FEW
+
+
+def move_few(running: Tensor, new: Tensor, momentum: float, scale: float = 1.0) -> None:
+    """What `MOVED_STATISTIC` gives, in the memory of a statistic on the CPU."""
+    HOOKS.array.move_towards(running._array, new._array, momentum, scale)
+    running._storage.version += 1
 
 
 def move_on_device(
@@ -253,6 +272,7 @@ def move_on_device(
 
 
 MOVED = ("running statistics",)
+FEW = 1 << 12
 OFTEN = 512  # times that statistics are moved on the CPU before a program, some ms, is made for it
 _times_moved = count()
 

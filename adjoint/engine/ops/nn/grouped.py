@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int32
 from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import Record
 from adjoint.engine.ops.nn.common import FUNCTIONAL
 from adjoint.engine.ops.shape.join import cat, stack
 
@@ -70,13 +72,39 @@ def grouped_mm(
     return out if out_dtype is None else out.to(out_dtype)
 
 
+def _rows(a: Tensor, b: Tensor, ends: tuple[int, ...]) -> Tensor:
+    rows = [a[i:j] @ b[g] for g, (i, j) in enumerate(pairwise([0, *ends]))]
+    left = a.shape[0] - ends[-1]
+    return cat([*rows, a.new_zeros((left, b.shape[2]))] if left else rows, 0)
+
+
+def _depths(a: Tensor, b: Tensor, ends: tuple[int, ...]) -> Tensor:
+    return stack([a[:, i:j] @ b[i:j] for i, j in pairwise([0, *ends])])
+
+
+# Rows in runs, each with a matrix of its own, and the contraction in runs: each is the other's
+# derivative. One node of the tape, since in mixtures of experts the products are often small.
+ROWS_BY_RUNS: Record = composite(
+    "rows_by_runs",
+    _rows,
+    lambda g, b, ends: ROWS_BY_RUNS(g, b.transpose(1, 2), ends=ends),
+    lambda g, a, ends: DEPTHS_BY_RUNS(a.transpose(0, 1), g, ends=ends),
+    operands=("a", "b"),
+)
+DEPTHS_BY_RUNS: Record = composite(
+    "depths_by_runs",
+    _depths,
+    lambda g, b, ends: ROWS_BY_RUNS(b, g.transpose(1, 2), ends=ends).transpose(0, 1),
+    lambda g, a, ends: ROWS_BY_RUNS(a.transpose(0, 1), g, ends=ends),
+    operands=("a", "b"),
+)
+
+
 def _by_runs(a: Tensor, b: Tensor, offs: Tensor) -> Tensor:
-    ends = [int(n) for n in offs.tolist()]
-    runs = list(enumerate(pairwise([0, *ends])))
-    if a.ndim == b.ndim:  # the contraction is divided
-        return stack([a[:, i:j] @ b[i:j] for _, (i, j) in runs])
+    ends = tuple([int(n) for n in offs.tolist()])
+    if a.ndim == b.ndim:
+        return DEPTHS_BY_RUNS(a, b, ends=ends)
     if a.ndim == 2:
-        rows = [a[i:j] @ b[g] for g, (i, j) in runs]
-        return cat([*rows, a.new_zeros((a.shape[0] - ends[-1], b.shape[2]))], 0)
-    columns = [a[g] @ b[:, i:j] for g, (i, j) in runs]
+        return ROWS_BY_RUNS(a, b, ends=ends)
+    columns = [a[g] @ b[:, i:j] for g, (i, j) in enumerate(pairwise([0, *ends]))]
     return cat([*columns, b.new_zeros((a.shape[1], b.shape[1] - ends[-1]))], 1)

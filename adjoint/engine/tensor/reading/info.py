@@ -15,6 +15,8 @@ from adjoint.engine.ops.shape.convert import has_rows_of_channels
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
 
+_new_tuple = tuple.__new__
+
 
 @method(aliases=("nelement",))
 def numel(self: Tensor) -> int:
@@ -31,9 +33,12 @@ def dim(self: Tensor) -> int:
 @method
 def size(self: Tensor, dim: int | None = None) -> Any:
     """The shape, or the size of one dimension."""
+    shape = self._array.shape
     if dim is None:
-        return Size(self._array.shape)
-    return self._array.shape[wrap_dim("size", dim, self.ndim)]
+        return _new_tuple(Size, shape)
+    if dim.__class__ is int and 0 <= dim < len(shape):
+        return shape[dim]
+    return shape[wrap_dim("size", dim, len(shape))]
 
 
 @method
