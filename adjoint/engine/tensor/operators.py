@@ -144,7 +144,15 @@ _UNARY: dict[str, Method] = {
 }
 
 
+def _multiple(x: Any, y: Tensor) -> Tensor:
+    """A number times a tensor: the number is the second factor (Note [numbers beside halves])."""
+    return arithmetic.MUL(y, x)
+
+
 def _quotient(x: Any, y: Tensor) -> Tensor:
+    """A number by a tensor: of halves a multiple of the reciprocal, which is one itself."""
+    if y.dtype.is_half and (x.__class__ is not int or x != 1):
+        return arithmetic.MUL(division.DIV(1, y), x)
     return division.DIV(x, y)
 
 
@@ -177,6 +185,7 @@ def install_operators() -> None:
         _put(f"__{name}__", _forward(compute, _LONG.get(name, name), name))
         _put(f"__r{name}__", _reflected(compute))
         _put(f"__i{name}__", _inplace(f"__i{name}__", compute, _LONG.get(name, name)))
+    _put("__rmul__", _reflected(_multiple))
     for name in ("truediv", "div"):
         _put(f"__r{name}__", _reflected(_multiple_of_reciprocal))
     for name, record in _COMPARISONS.items():

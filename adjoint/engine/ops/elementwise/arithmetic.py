@@ -53,6 +53,7 @@ MUL = elementwise(
     lambda x: x,
     rounding="arithmetic",
     takes_kept="unsigned",
+    unrounded=(1,),
     fragment="plain",
 )
 NEG = elementwise("neg", -1, check=_refuse_bool_negation, rounding="exact")
@@ -63,11 +64,19 @@ LERP = elementwise(
     lambda x, y: y - x,
     accepts="fc",
     tensors=2,
+    unrounded=(2,),
     rounding="arithmetic",
 )
 # x + w y z and x + w y / z in one pass, with one rounding; w is a number.
 ADDCMUL = elementwise(
-    "addcmul", 1, lambda z, w: z * w, lambda y, w: y * w, None, tensors=3, rounding="arithmetic"
+    "addcmul",
+    1,
+    lambda z, w: z * w,
+    lambda y, w: y * w,
+    None,
+    tensors=3,
+    unrounded=(3,),
+    rounding="arithmetic",
 )
 ADDCDIV = elementwise(
     "addcdiv",
@@ -76,6 +85,7 @@ ADDCDIV = elementwise(
     lambda y, z, w: -w * y / (z * z),
     None,
     tensors=3,
+    unrounded=(3,),
     rounding="arithmetic",
 )
 
