@@ -3,9 +3,9 @@
 Note [numbers beside halves]
     Halves are computed with in float32. A number beside them, or a tensor of another dtype without
     dimensions, is rounded to a half before: 0.1 is what a half tensor holds for it, so that x is
-    equal to 0.1 where it was made of it. Not so what a record names as `unrounded`: the second operand of a
-    product or quotient, and factors that are numbers alone, are computed with in float32, as a
-    learning rate should be. PyTorch's CPU does all of this so.
+    equal to 0.1 where it was made of it. Not so what a record names as `unrounded`: the second
+    operand of a product or quotient, and factors that are numbers alone, are computed with in
+    float32, as a learning rate should be. PyTorch's CPU does all of this so.
 """
 
 from __future__ import annotations
