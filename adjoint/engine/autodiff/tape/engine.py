@@ -8,8 +8,8 @@ Note [backward under autocast]
 
 Note [no cotangent]
     A `Function` may return None for an input, and all that lies behind runs all the same, as in
-    PyTorch: hooks are shown None, another `Function` is given zeros (None, where it wants none made)
-    and what it makes of them goes on. Operations of ours make None of None.
+    PyTorch: hooks are shown None, another `Function` is given zeros (None, where it wants none
+    made), and what it makes of them goes on. Operations of ours make None of None.
 """
 
 from __future__ import annotations
