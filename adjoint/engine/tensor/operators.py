@@ -11,7 +11,13 @@ from numbers import Number
 from typing import Any
 
 from adjoint.engine.core.operations.autocast import with_autocast
-from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, dispatch, overrides
+from adjoint.engine.core.operations.overrides import (
+    OVERRIDES,
+    PASS,
+    dispatch,
+    overrides,
+    refuse_foreign,
+)
 from adjoint.engine.core.operations.public import call_small, may_be_small, write_small
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.small_calls import small_calls, small_writes
@@ -42,6 +48,8 @@ _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "
 def _asked(name: str, self: Tensor, other: Any) -> Any:
     """What a value that is no tensor makes of an operator which its class has none for."""
     kind, mirrored = type(other), f"__{_MIRRORED.get(name, f'r{name}')}__"
+    if overrides(kind):
+        refuse_foreign(kind)
     if not overrides(kind) or getattr(kind, mirrored, None) is not getattr(object, mirrored, None):
         return NotImplemented
     OVERRIDES.enlist()
