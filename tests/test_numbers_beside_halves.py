@@ -34,6 +34,7 @@ ROUNDED: dict[str, Operation] = {
     **{f"{name} swapped": swapped(getattr(operator, name)) for name in ("sub", "mod", "lt")},
     **{name: written(name) for name in ("add_", "fmod_", "remainder_", "eq_", "lt_")},
     "mul swapped": swapped(ad.mul),
+    "mul swapped, negated": lambda x, s: ad.mul(s, -x),
     "div swapped": swapped(ad.div),
     "floor_divide swapped": swapped(ad.floor_divide),
     "fmod": ad.fmod,
@@ -102,7 +103,8 @@ def test_is_rounded_or_not(
 @pytest.mark.parametrize("kind", KINDS)
 def test_compiled_equals_eager(kind: str, dtype: Any) -> None:
     """As constants, as numbers that differ from call to call, and as tensors."""
-    names = ["eq", "add", "mod swapped", "mul swapped", "clamp", "where", "mul", "floordiv", "add_"]
+    names = ["eq", "add", "mod swapped", "mul swapped", "mul swapped, negated"]
+    names += ["clamp", "where", "mul", "floordiv", "add_"]
     table = {**ROUNDED, **UNROUNDED}
     x, s = values(0.1, 33, dtype), as_given(kind, 0.1)
 
