@@ -147,3 +147,13 @@ def test_number_by_halves(dtype: Any) -> None:
 def test_membership() -> None:
     x = ad.tensor([0.1, 0.2]).half()
     assert ad.isin(x, ad.tensor(0.1)).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("dtype", [*HALVES, ad.float32])
+@pytest.mark.parametrize("given", [ad.float64, ad.float32, ad.int64])
+def test_a_weight_without_dimensions_is_converted(dtype: Any, given: Any) -> None:
+    x, y = values(0.1, 20, dtype), values(0.3, 21, dtype)[1:]
+    weight = ad.tensor(1 / 3).to(given)
+    same(ad.lerp(x, y, weight), ad.lerp(x, y, weight.to(dtype)))
+    with pytest.raises(RuntimeError, match="expected dtype"):
+        ad.lerp(x, y, weight.expand(1).half() if dtype is not ad.float16 else weight.expand(1))

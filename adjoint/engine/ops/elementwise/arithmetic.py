@@ -251,6 +251,8 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     >>> ad.lerp(ad.tensor([0.0, 10.0]), ad.tensor([1.0, 20.0]), 0.5)
     tensor([ 0.5000, 15.0000])
     """
+    if is_tensor(weight) and not weight.shape and weight.dtype.category <= input.dtype.category:
+        weight = weight.to(input.dtype)  # which PyTorch converts, and rounds, too
     for name, other in (("end", end), ("weight", weight)):
         if is_tensor(other) and other.dtype is not input.dtype:
             raise DTypeError(
