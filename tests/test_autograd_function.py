@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -367,3 +367,95 @@ def test_gradients_do_not_share_memory_with_what_users_keep() -> None:
     y.sum().backward()
     x.grad.zero_()
     assert seen[0].tolist() == [1.0] * 3
+
+
+class Given(Function):
+    """Notes what its backward is given."""
+
+    seen: ClassVar[list[Any]] = []
+    makes_zeros = True
+
+    @classmethod
+    def forward(cls, ctx: Any, x: Any) -> Any:  # type: ignore[override]
+        ctx.set_materialize_grads(cls.makes_zeros)
+        return x * 1
+
+    @classmethod
+    def backward(cls, ctx: Any, g: Any) -> Any:  # type: ignore[override]
+        Given.seen.append(g if g is None else g.tolist())
+        return g
+
+
+class GivenNone(Given):
+    makes_zeros = False
+
+
+class Nothing(Function):
+    """Gives its operand no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("way", "seen", "gradient"),
+    [
+        (lambda x: Nothing.apply(x * 2), [], None),
+        (lambda x: Nothing.apply(Given.apply(x)), [[0.0, 0.0]], [0.0, 0.0]),
+        (lambda x: Nothing.apply(Given.apply(x.exp())), [[0.0, 0.0]], [0.0, 0.0]),
+        (lambda x: Nothing.apply(Given.apply(x).exp()), [[0.0, 0.0]], [0.0, 0.0]),
+        (lambda x: Nothing.apply(GivenNone.apply(x)), [None], None),
+        (lambda x: Nothing.apply(GivenNone.apply(Given.apply(x))), [None, [0.0, 0.0]], [0.0, 0.0]),
+        (lambda x: Nothing.apply(y := Given.apply(x)) + y, [[1.0, 1.0]], [1.0, 1.0]),
+    ],
+)
+def test_functions_behind_no_gradient_are_given_zeros(
+    way: Any, seen: list[Any], gradient: Any
+) -> None:
+    """All that lies behind runs, as in PyTorch: Note [no cotangent]."""
+    Given.seen.clear()
+    x = ad.tensor([1.0, 2.0], requires_grad=True)
+    way(x).sum().backward()
+    assert Given.seen == seen
+    assert (None if x.grad is None else x.grad.tolist()) == gradient
+    (alone,) = ad.autograd.grad(way(x).sum(), x, allow_unused=True)
+    assert (None if alone is None else alone.tolist()) == gradient
+    assert Given.seen == 2 * seen
+
+
+def test_hooks_are_shown_that_there_is_no_gradient() -> None:
+    x = ad.tensor([1.0, 2.0], requires_grad=True)
+    y = x.exp()
+    seen: list[Any] = []
+    y.retain_grad()
+    y.register_hook(lambda g: seen.append(("tensor", g)))
+    y.grad_fn.register_prehook(lambda gs: seen.append(("before", *gs)))
+    y.grad_fn.register_hook(lambda gs, _: seen.append(("behind", *gs)))
+    x.register_hook(lambda g: seen.append(("leaf", g)))
+    x.register_post_accumulate_grad_hook(lambda leaf: seen.append(("arrived", leaf.grad)))
+    Nothing.apply(y).sum().backward()
+    names = ["tensor", "before", "behind", "leaf", "arrived"]
+    assert seen == [(name, None) for name in names]
+    assert x.grad is None
+    assert y.grad is None
+    values, vectors = ad.linalg.eigh(ad.eye(2, requires_grad=True))
+    vectors.register_hook(lambda g: seen.append(("unused", g)))
+    values.sum().backward()
+    assert seen[-1] == ("unused", None)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "before", "leaf"])
+def test_hooks_do_not_make_a_gradient_of_none(kind: str) -> None:
+    x = ad.tensor([1.0, 2.0], requires_grad=True)
+    y = x.exp()
+    if kind == "before":
+        y.grad_fn.register_prehook(lambda _: (ad.ones(2),))
+    else:
+        (x if kind == "leaf" else y).register_hook(lambda _: ad.ones(2))
+    with pytest.raises(RuntimeError, match="can't replace a None gradient with a non-None value"):
+        Nothing.apply(y).sum().backward()

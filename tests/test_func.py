@@ -476,3 +476,18 @@ def test_a_cotangent_takes_the_dtype_of_its_output() -> None:
     pull = ad.func.vjp(lambda x: x * 2, ad.ones(3))[1]
     for dtype in (ad.float64, ad.int64):
         assert pull(ad.ones(3, dtype=dtype))[0].dtype is ad.float32
+
+
+@pytest.mark.parametrize("own", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("given", ["float16", "float32", "float64", "complex64"])
+def test_tangents_become_what_their_primals_are(own: str, given: str) -> None:
+    from adjoint.autograd import forward_ad
+
+    x, v = ad.ones(3, dtype=getattr(ad, own)), ad.ones(3, dtype=getattr(ad, given))
+    with forward_ad.dual_level():
+        out = forward_ad.unpack_dual(forward_ad.make_dual(x, v).sin())
+    assert out.tangent is not None
+    assert out.tangent.dtype is x.dtype
+    ad.testing.assert_close(out.tangent, x.cos())
+    with forward_ad.dual_level(), pytest.raises(RuntimeError, match="a different size than that"):
+        forward_ad.make_dual(x, v[:1])

@@ -365,3 +365,62 @@ def test_sgd_keeps_nothing_without_momentum() -> None:
         optimizer.step()
         assert len(optimizer.state) == len(optimizer.state_dict()["state"]) == entries
         assert not bool((layers[0].weight == before).any())
+
+
+STATES = {
+    "Adam": [1, 1, 1, 1, 0, 1], "AdamW": [1, 1, 1, 1, 0, 1], "SGD": [1, 1, 0],
+    "RMSprop": [1, 1, 1, 0, 0, 1], "Adagrad": [1, 1, 1, 1], "Adadelta": [1, 1, 1, 1, 1],
+    "Adamax": [1, 1, 1, 1, 1], "NAdam": [1, 1, 1, 1, 1, 1], "RAdam": [1, 1, 1, 1, 1],
+    "Rprop": [1, 1, 1, 1, 1], "ASGD": [1, 1, 1, 1, 1, 1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_subclasses_see_what_a_step_updates(name: str) -> None:
+    """`_init_group` lists parameters, gradients and state as PyTorch's does, and a step asks it."""
+    base: Any = getattr(ad.optim, name)
+    seen: list[Any] = []
+
+    class Halved(base):  # type: ignore[misc]
+        def _init_group(self, group: Any, params: Any, grads: Any, *states: Any) -> Any:
+            told = super()._init_group(group, params, grads, *states)
+            seen.append([len(one) for one in (params, grads, *states)])
+            grads[:] = [g / 2 for g in grads]
+            return told
+
+    ways = []
+    for optimizer, scale in ((Halved, 1.0), (base, 0.5)):
+        w = ad.nn.Parameter(ad.ones(3))
+        unused = ad.nn.Parameter(ad.ones(2))
+        w.grad = ad.tensor([1.0, 2.0, 3.0]) * scale
+        optimizer([w, unused]).step()
+        ways.append(w)
+    assert seen == [STATES[name]]
+    assert ad.equal(*ways)
+
+
+def test_a_step_of_ones_own_by_the_functional_form() -> None:
+    """As people write it: the lists of `_init_group`, given to `adam`."""
+    from adjoint.optim.adam import adam
+
+    class Mine(ad.optim.Adam):
+        def step(self, closure: Any = None) -> Any:
+            for group in self.param_groups:
+                lists: list[list[Any]] = [[] for _ in range(6)]
+                has_complex = self._init_group(group, *lists)
+                beta1, beta2 = group["betas"]
+                with ad.no_grad():
+                    adam(
+                        *lists, has_complex=has_complex, amsgrad=False, beta1=beta1, beta2=beta2,
+                        lr=group["lr"], weight_decay=0.0, eps=group["eps"], maximize=False,
+                    )  # fmt: skip
+
+    ways = []
+    for optimizer in (Mine, ad.optim.Adam):
+        w = ad.nn.Parameter(ad.ones(3))
+        made = optimizer([w], lr=0.1)
+        for _ in range(3):
+            w.grad = ad.tensor([1.0, 2.0, 3.0]) * w.detach()
+            made.step()
+        ways.append(w)
+    ad.testing.assert_close(*ways)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -217,3 +218,36 @@ def test_operators_are_known_by_their_methods() -> None:
     assert all(type(each) is Watching for each in results)
     assert seen[:4] == ["add", "mul", "div", "neg"]
     assert seen.count("__get__") == 2
+
+
+def test_tensors_of_another_library_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's have the protocol too, and would hand a call back without end."""
+
+    def override(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+    names = {"__module__": "torch", "__torch_function__": classmethod(override)}
+    foreign = type("Tensor", (), names)()
+    x: Any = ad.ones(2)
+    calls: tuple[Any, ...] = (
+        lambda: x + foreign,
+        lambda: x == foreign,
+        lambda: ad.exp(foreign),
+        lambda: ad.cat([x, foreign]),
+        lambda: ad.tensor(foreign),
+        lambda: x.copy_(foreign),
+    )
+    before = OVERRIDES.active, OVERRIDES.enlisted
+    try:
+        for call in calls:
+            with pytest.raises(TypeError, match=r"PyTorch's among the operands. Convert it first"):
+                call()
+    finally:
+        OVERRIDES.active, OVERRIDES.enlisted = before
+    monkeypatch.setattr(math.exp, "__module__", "torch")
+    with pytest.raises(TypeError, match=r"exp: a function of PyTorch's .* Call adjoint.exp"):
+        ad.Tensor.__torch_function__(math.exp, (ad.Tensor,), (x,))  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"to: expected a device, .* received .*, a torch.Tensor"):
+        x.to(foreign)
+    with pytest.raises(TypeError, match="device: expected a device, its name or a number"):
+        ad.device(foreign)

@@ -22,7 +22,7 @@ from tests.triton_programs import PROGRAMS
 
 pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) interprets the kernels")
 QUICK = (
-    "chain", "complex", "complex and numbers", "bfloat16", "integers", "extremes", "norm", "columns that are read", "long rows", "picked", "put", "draws",
+    "chain", "complex", "complex and numbers", "bfloat16", "numbers beside halves", "integers", "extremes", "norm", "columns that are read", "long rows", "picked", "put", "draws",
     "beams", "extremes with NaN", "integer products", "grouped products of halves", "scaled products to halves",
 )  # fmt: skip
 

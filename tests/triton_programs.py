@@ -486,6 +486,10 @@ PROGRAMS: dict[str, Program] = {
     ),
     "bounds": (lambda x: (x.clamp(-1, 1), x.relu(), ad.maximum(x, -x), x.fmin(x * 2)), small),
     "bfloat16": (lambda x: (x.bfloat16() * 3 + x.bfloat16().exp()).softmax(-1), small),
+    "numbers beside halves": (
+        lambda x: (x.half() == 0.1, x.bfloat16() + ad.tensor(0.1), x.half() * 0.1, x.half() % 0.7),
+        lambda: (ad.full((3, 5), 0.1),),
+    ),
     "float16": (lambda x: (x.half() * 3 + x.half().exp()).sum(-1), small),
     "float64": (lambda x: (x.double() * 3 + x.double().exp()).sum(0), small),
     "integers": (integers, small),

@@ -35,6 +35,8 @@ class Adadelta(RuleOptimizer):
         foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
     """
 
+    listed = ("square_avg", "acc_delta", "step")
+
     def __init__(
         self,
         params: ParamsT,

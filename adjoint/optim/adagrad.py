@@ -36,6 +36,7 @@ class Adagrad(RuleOptimizer):
     """
 
     sparse = True
+    listed = ("sum", "step")
 
     def __init__(
         self,
@@ -66,6 +67,9 @@ class Adagrad(RuleOptimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p].update(self.create(p, group))
+
+    def _told(self, sparse: bool, complex_: bool) -> Any:
+        return sparse, complex_
 
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
         start = group["initial_accumulator_value"]

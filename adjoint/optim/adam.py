@@ -48,6 +48,8 @@ class Adam(RuleOptimizer):
         tensor([0.5000], requires_grad=True)
     """
 
+    listed = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step")
+
     def __init__(
         self,
         params: ParamsT,

@@ -40,6 +40,7 @@ class ASGD(RuleOptimizer):
     """
 
     numbers = frozenset({"step", "eta", "mu"})
+    listed = ("mu", "ax", "eta", "step")
 
     def __init__(
         self,

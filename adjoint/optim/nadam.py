@@ -44,6 +44,7 @@ class NAdam(RuleOptimizer):
     """
 
     numbers = frozenset({"step", "mu_product"})
+    listed = ("exp_avg", "exp_avg_sq", "mu_product", "step")
 
     def __init__(
         self,

@@ -35,6 +35,8 @@ class RAdam(RuleOptimizer):
         foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
     """
 
+    listed = ("exp_avg", "exp_avg_sq", "step")
+
     def __init__(
         self,
         params: ParamsT,

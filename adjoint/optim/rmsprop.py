@@ -35,6 +35,8 @@ class RMSprop(RuleOptimizer):
         foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
     """
 
+    listed = ("square_avg", "momentum_buffer", "grad_avg", "step")
+
     def __init__(
         self,
         params: ParamsT,

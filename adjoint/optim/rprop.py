@@ -31,6 +31,8 @@ class Rprop(RuleOptimizer):
         foreach, capturable, differentiable: as PyTorch's; one rule serves them all.
     """
 
+    listed = ("prev", "step_size", "step")
+
     def __init__(
         self,
         params: ParamsT,

@@ -59,6 +59,7 @@ class RuleOptimizer(Optimizer):
     elementwise: ClassVar[bool | None] = True  # False: the rule looks at a parameter as a whole
     sparse: ClassVar[bool] = False  # whether `update_sparse` is stated
     numbers: ClassVar[frozenset[str]] = frozenset({"step"})  # state that is one number a parameter
+    listed: ClassVar[tuple[str, ...]] = ()  # the state that `_init_group` lists, in its order
     _plans: Plans | None = None
     _large: dict[int, LargeParameters] | None = None  # by group
 
@@ -103,6 +104,11 @@ class RuleOptimizer(Optimizer):
             with enable_grad():
                 loss = closure()
         for i, group in enumerate(self.param_groups):
+            if type(self)._init_group is not RuleOptimizer._init_group:
+                params, grads = self._chosen(group)
+                for p, grad in zip(params, grads, strict=True):
+                    self._apply(p, grad, group)
+                continue
             if self._together(group):
                 self._step_together(i, group)
                 continue
@@ -117,6 +123,45 @@ class RuleOptimizer(Optimizer):
                 if grad is not None:
                     self._apply(p, grad, group, repeats, whole)
         return loss
+
+    def _init_group(
+        self, group: ParamGroup, params: list[Tensor], grads: list[Tensor], *states: list[Any]
+    ) -> Any:
+        """Append the parameters of a group that have gradients, those, and their state by kind.
+
+        As in PyTorch, for subclasses with a `step` of their own; what one puts in its place says
+        which parameters a step updates, and with which gradients. Returns whether some parameter is
+        complex; SGD's whether some gradient is sparse, and Adagrad's both.
+        """
+        sparse = False
+        for p in group["params"]:
+            grad = p.grad
+            if grad is None:
+                continue
+            if grad.is_sparse:
+                sparse = True
+                if not self.sparse:
+                    self.refuse_sparse()
+            params.append(p)
+            grads.append(grad)
+            state = self._state_of(p, group)
+            for name, entries in zip(self.listed, states, strict=True):
+                if name in state:
+                    entries.append(state[name])
+                elif not (state or self.stateless(group)):  # SGD's buffer comes with its first step
+                    entries.append(None)
+        return self._told(sparse, any(p.is_complex() for p in params))
+
+    def _told(self, sparse: bool, complex_: bool) -> Any:
+        """What `_init_group` returns of what it saw."""
+        return complex_
+
+    def _chosen(self, group: ParamGroup) -> tuple[list[Tensor], list[Tensor]]:
+        """Parameters and gradients that a subclass's `_init_group` lists."""
+        params: list[Tensor] = []
+        grads: list[Tensor] = []
+        self._init_group(group, params, grads, *[[] for _ in self.listed])
+        return params, grads
 
     def capture_watch(self) -> list[tuple[Any, ...]]:
         """Which rule it is, besides."""

@@ -44,6 +44,7 @@ class SGD(RuleOptimizer):
     """
 
     sparse = True
+    listed = ("momentum_buffer",)
 
     def __init__(
         self,
@@ -79,6 +80,9 @@ class SGD(RuleOptimizer):
 
     def is_started(self, state: dict[str, Any], group: ParamGroup) -> bool:
         return "momentum_buffer" in state or self.stateless(group)
+
+    def _told(self, sparse: bool, complex_: bool) -> Any:
+        return sparse
 
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
         return {}

@@ -36,6 +36,11 @@ class Device:
             return type
         if isinstance(type, int):
             return _make("cuda", type)
+        if not isinstance(type, str):
+            raise TypeError(
+                f"device: expected a device, its name or a number, received {type!r} of "
+                f"{type.__class__.__module__}.{type.__class__.__name__}. Give str(device)."
+            )
         kind, _, tail = type.partition(":")
         if tail:
             if index is not None:

@@ -118,9 +118,11 @@ class _Outward(Backward):
     def send(self, edges: Sequence[Edge | None], grads: Sequence[Any]) -> None:
         inner: list[tuple[Edge, Any]] = []
         for edge, grad in zip(edges, grads, strict=False):
-            if edge is None or grad is None:
+            if edge is None:
                 continue
             if is_tensor(edge[0]) or edge[0].sequence <= self.start or edge in self.stops:
+                if grad is None:
+                    continue
                 earlier = self.gradients.get(edge)
                 self.gradients[edge] = grad if earlier is None else earlier + grad
             else:

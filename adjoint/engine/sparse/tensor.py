@@ -188,8 +188,8 @@ class SparseTensor(Tensor):
     def register_hook(self, hook: Callable[[Any], Any]) -> Handle:
         """Call `hook(grad)` when the gradient of this tensor is computed; it may return another."""
 
-        def seen(g: Tensor) -> Any:
-            replaced = hook(self.as_gradient(g))
+        def seen(g: Tensor | None) -> Any:
+            replaced = hook(None if g is None else self.as_gradient(g))
             return None if replaced is None else replaced._elements
 
         return self._elements.register_hook(seen)

@@ -43,6 +43,7 @@ from adjoint.engine.ops.elementwise.arithmetic import (
 from adjoint.engine.tensor.copying import install_copying
 from adjoint.engine.tensor.index.added_rows import IN_MEMORY
 from adjoint.engine.tensor.index.indexing import install_indexing
+from adjoint.engine.tensor.index.repeats import write_repeated
 from adjoint.engine.tensor.operators import DIRECT, install_operators
 from adjoint.engine.tensor.reading.printing import install_printing
 from adjoint.engine.tensor.tensor import Tensor
@@ -63,7 +64,7 @@ def _of_its_dtype(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-    record, rows = DIRECT.get(name), IN_MEMORY.get(name)
+    record, rows, repeated = DIRECT.get(name), IN_MEMORY.get(name), write_repeated(name)
     small = small_writes(name) or small_writes(fn.__name__.rstrip("_"))
     as_written = _of_its_dtype(fn)
     asks = takes_operands(fn)
@@ -75,6 +76,8 @@ def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
             if taken is not PASS:
                 return taken
         if small is not None and write_small(small, as_written, self, args, kwargs):
+            return self
+        if repeated is not None and repeated(self, args, kwargs):
             return self
         if rows is not None and rows(self, args, kwargs):
             return self

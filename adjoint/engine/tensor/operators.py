@@ -11,7 +11,13 @@ from numbers import Number
 from typing import Any
 
 from adjoint.engine.core.operations.autocast import with_autocast
-from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, dispatch, overrides
+from adjoint.engine.core.operations.overrides import (
+    OVERRIDES,
+    PASS,
+    dispatch,
+    overrides,
+    refuse_foreign,
+)
 from adjoint.engine.core.operations.public import call_small, may_be_small, write_small
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.small_calls import small_calls, small_writes
@@ -42,6 +48,8 @@ _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "
 def _asked(name: str, self: Tensor, other: Any) -> Any:
     """What a value that is no tensor makes of an operator which its class has none for."""
     kind, mirrored = type(other), f"__{_MIRRORED.get(name, f'r{name}')}__"
+    if overrides(kind):
+        refuse_foreign(kind)
     if not overrides(kind) or getattr(kind, mirrored, None) is not getattr(object, mirrored, None):
         return NotImplemented
     OVERRIDES.enlist()
@@ -144,7 +152,15 @@ _UNARY: dict[str, Method] = {
 }
 
 
+def _multiple(x: Any, y: Tensor) -> Tensor:
+    """A number times a tensor: the number is the second factor (Note [numbers beside halves])."""
+    return arithmetic.MUL(y, x)
+
+
 def _quotient(x: Any, y: Tensor) -> Tensor:
+    """A number by a tensor: of halves a multiple of the reciprocal, which is one itself."""
+    if y.dtype.is_half and (x.__class__ is not int or x != 1):
+        return arithmetic.MUL(division.DIV(1, y), x)
     return division.DIV(x, y)
 
 
@@ -177,6 +193,7 @@ def install_operators() -> None:
         _put(f"__{name}__", _forward(compute, _LONG.get(name, name), name))
         _put(f"__r{name}__", _reflected(compute))
         _put(f"__i{name}__", _inplace(f"__i{name}__", compute, _LONG.get(name, name)))
+    _put("__rmul__", _reflected(_multiple))
     for name in ("truediv", "div"):
         _put(f"__r{name}__", _reflected(_multiple_of_reciprocal))
     for name, record in _COMPARISONS.items():

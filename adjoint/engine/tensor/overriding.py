@@ -20,6 +20,9 @@ from adjoint.engine.core.operations.overrides import (
     disabled_torch_function,
     dispatch,
     having,
+    overrides,
+    refuse_foreign,
+    refuse_foreign_function,
 )
 from adjoint.engine.core.operations.public import INPLACE, METHODS
 from adjoint.engine.core.operations.record import HOOKS
@@ -57,6 +60,10 @@ def default_torch_function(
     """Run the function; what it makes is of this class. Foreign classes have to decide."""
     if not all(issubclass(cls, kind) or kind.__module__.startswith("adjoint.") for kind in types):
         return NotImplemented
+    for value in args:
+        if overrides(type(value)):
+            refuse_foreign(type(value))
+    refuse_foreign_function(func)
     with having(subclasses=False):
         result = func(*args, **(kwargs or {}))
     inplace = func.__name__.endswith("_") and not func.__name__.endswith("__")

@@ -5,6 +5,11 @@ Note [backward under autocast]
     autocast, whether or not `backward()` is called inside its region (where PyTorch casts once
     more, which changes no dtype of a gradient). What users wrote, hooks and the backward of a
     `Function`, runs under the autocast that `backward()` was called in.
+
+Note [no cotangent]
+    A `Function` may return None for an input, and all that lies behind runs all the same, as in
+    PyTorch: hooks are shown None, another `Function` is given zeros (None, where it wants none
+    made), and what it makes of them goes on. Operations of ours make None of None.
 """
 
 from __future__ import annotations
@@ -201,6 +206,11 @@ class Backward:
             if capture is not None:
                 capture.passes(node)
             grads = buffers.pop(node)
+            if grads[0] is None and is_nothing(grads):
+                self.send(node.edges, self.step(node, grads))
+                if early:
+                    self.count_edges(node, early)
+                continue
             if looks and node.__class__ is KinkNode:
                 if self.sends_zeros:
                     self.send(node.edges, (grads[0], grads[0].new_zeros(grads[0].shape)))
@@ -291,7 +301,10 @@ class Backward:
         """Send cotangents along edges."""
         buffers = self.buffers
         for edge, grad in zip(edges, grads, strict=False):
-            if grad is None or edge is None:
+            if edge is None:
+                continue
+            if grad is None:
+                self.send_nothing(edge)
                 continue
             target, nr = edge
             if isinstance(target, TensorBase):
@@ -306,6 +319,18 @@ class Backward:
                 buffer = buffers[target] = [None] * target.outputs
             total = buffer[nr]
             buffer[nr] = grad if total is None else self.sum(total, grad)
+
+    def send_nothing(self, edge: Edge) -> None:
+        """Have the turn of what an edge leads to come, though this way brings it no cotangent."""
+        target: Any = edge[0]
+        if self.targets is not None and not self.wanted(edge):
+            return
+        if isinstance(target, BackwardNode):
+            if target not in self.buffers:
+                heappush(self.queue, (-target.sequence, target))
+                self.buffers[target] = [None] * target.outputs
+        elif id(target) not in self.leaves and is_watched(target):
+            self.leaves[id(target)] = (target, None, False)
 
     def count_edges(self, node: BackwardNode, left: dict[Any, int]) -> None:
         """Count the edges of a node that has run; a leaf with none left has its whole gradient.
@@ -334,7 +359,7 @@ class Backward:
     def send_leaf(self, leaf: Any, grad: Any) -> None:
         """Add to a leaf's total. The order of last contributions is the order of arrival."""
         entry = self.leaves.pop(id(leaf), None)
-        if entry is None:
+        if entry is None or entry[1] is None:
             self.leaves[id(leaf)] = (leaf, grad, False)
         elif Pieces in (entry[1].__class__, grad.__class__):
             self.leaves[id(leaf)] = (leaf, self.sum(entry[1], grad), False)
@@ -354,8 +379,7 @@ class Backward:
             self.capture(node, grads)
         if extra is not None:
             for nr, hooks in tuple(extra.tensor_hooks.items()):
-                if grads[nr] is not None:
-                    grads[nr] = self.ask(hooks, grads[nr])
+                grads[nr] = self.ask(hooks, grads[nr])
         if self.targets is not None:
             if node not in self.keep:
                 self.capture(node, grads)
@@ -365,13 +389,13 @@ class Backward:
             for prehook in tuple(extra.node_prehooks.values()):
                 replaced = self.ask(prehook, tuple(grads))
                 if replaced is not None:
-                    grads = claimed(replaced)
+                    grads = replacing(grads, claimed(replaced))
         results = self.apply(node, grads, needed)
         if extra is not None:
             for hook in tuple(extra.hooks.values()):
                 replaced = self.ask(hook, tuple(results), tuple(grads))
                 if replaced is not None:
-                    results = claimed(replaced)
+                    results = replacing(results, claimed(replaced))
         if not self.retain_graph:
             node.release()
         return results
@@ -390,6 +414,8 @@ class Backward:
         self, node: BackwardNode, grads: list[Any], needed: list[bool] | None
     ) -> Sequence[Any]:
         """The node's vjp; in anomaly mode, errors and NaNs name the forward line."""
+        if not node.is_written_by_users and is_nothing(grads):
+            return [None] * len(node.edges)
         run = node.apply
         if CONTEXT.anomaly:
             from adjoint.engine.autodiff.tape.anomaly import guarded
@@ -400,8 +426,8 @@ class Backward:
         return run(grads, needed, self.level)
 
     def arrive(self, leaf: Tensor, grad: Any) -> None:
-        """A leaf's total: hooks, then accumulation or capture."""
-        if self.arrived is not None:
+        """A leaf's total, None if it has none: hooks, then accumulation or capture."""
+        if self.arrived is not None and grad is not None:
             self.arrived.add(id(leaf))
         if grad.__class__ is Pieces:
             grad = self.whole(grad)
@@ -412,9 +438,9 @@ class Backward:
         if meta is not None and meta.hooks:
             for hook in tuple(meta.hooks.values()):
                 replaced = self.ask(hook, grad)
-                grad = grad if replaced is None else replaced
-            grad = claim(grad)  # a hook may have kept it
-        if self.targets is not None:
+                grad = grad if replaced is None else replacing([grad], [replaced])[0]
+            grad = claimed(grad)[0]  # a hook may have kept it
+        if self.targets is not None and grad is not None:
             self.gradients[edge] = grad
         if not self.accumulate:
             return
@@ -422,9 +448,10 @@ class Backward:
         if extra is not None:
             for prehook in tuple(extra.node_prehooks.values()):
                 replaced = self.ask(prehook, (grad,))
-                grad = grad if replaced is None else as_one(replaced)
-            grad = claim(grad)  # a hook may have kept it
-        accumulate_grad(leaf, grad, keep_graph=self.create_graph)
+                grad = grad if replaced is None else replacing([grad], [as_one(replaced)])[0]
+            grad = claimed(grad)[0]  # a hook may have kept it
+        if grad is not None:
+            accumulate_grad(leaf, grad, keep_graph=self.create_graph)
         meta = leaf._grad_meta
         if meta is not None and meta.accumulate_hooks:
             for hook in tuple(meta.accumulate_hooks.values()):
@@ -433,6 +460,25 @@ class Backward:
         if extra is not None:
             for hook in tuple(extra.hooks.values()):
                 self.ask(hook, (), (grad,))
+
+
+def is_nothing(grads: Sequence[Any]) -> bool:
+    """Whether none of several cotangents is there: Note [no cotangent]."""
+    return all(g is None for g in grads)
+
+
+def is_watched(leaf: Any) -> bool:
+    """Whether somebody is told when the gradient of a leaf arrives."""
+    meta = leaf._grad_meta
+    return meta is not None and bool(meta.hooks or meta.accumulate_hooks or meta.leaf_extra)
+
+
+def replacing(grads: Sequence[Any], replaced: Sequence[Any]) -> Any:
+    """What a hook put in the place of cotangents; where there is none, it may put none."""
+    for grad, other in zip(grads, replaced, strict=False):
+        if grad is None and other is not None:
+            raise RuntimeError("can't replace a None gradient with a non-None value")
+    return replaced
 
 
 def claimed(replaced: Any) -> list[Any]:

@@ -91,7 +91,13 @@ class Prehook:
     def __call__(self, grad: Any) -> Any:
         for hook in tuple(self.hooks.values()):
             replaced = hook(grad)
+            if grad is None:
+                if replaced is not None:
+                    raise RuntimeError("can't replace a None gradient with a non-None value")
+                continue
             grad = claim(grad if replaced is None else replaced)  # the hook may have kept it
+        if grad is None:  # Note [no cotangent]
+            return None
         tensor = None if self.retain is None else self.retain()
         if tensor is not None:
             total = tensor.grad
@@ -168,7 +174,7 @@ class _InDtype:
     dtype: DType
 
     def __call__(self, grad: Any) -> Any:
-        return grad if grad.dtype is self.dtype else grad.to(self.dtype)
+        return grad if grad is None or grad.dtype is self.dtype else grad.to(self.dtype)
 
 
 def _grad_dtype(self: Tensor) -> Any:

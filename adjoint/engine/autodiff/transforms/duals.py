@@ -73,11 +73,16 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Tensor:
                 "Expected primal and tangent to be floating point or complex, but got "
                 f"{x.dtype.name if is_tensor(x) else type(x).__name__}"
             )
-    if tensor.shape != tangent.shape or tensor.dtype is not tangent.dtype:
+    if tensor.shape != tangent.shape:
         raise ShapeError(
-            f"make_dual: primal {tensor._spec} and tangent {tangent._spec} must have the same "
-            "shape and dtype"
+            "make_dual: Trying to set a forward gradient that has a different size than that of "
+            f"the original Tensor, this is not supported. Tensor is of size {list(tensor.shape)} "
+            f"while the given forward gradient is of size {list(tangent.shape)}."
         )
+    if tensor.dtype is not tangent.dtype:
+        if tangent.dtype.is_complex and not tensor.dtype.is_complex:
+            tangent = tangent.real
+        tangent = tangent.to(tensor.dtype)
     if tensor._storage.level is current:
         tensor = payload(tensor).primal
     return make_argument(current, make_level_tensor(current, tensor._spec, Dual(tensor, tangent)))

@@ -9,6 +9,7 @@ import numpy as np
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
 from adjoint.engine.backends.array.memory.strides import copy_with
 from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.halves import half_of
 from adjoint.engine.core.operations.record import REGISTRY, Record
 from adjoint.engine.core.promotion import promote
 from adjoint.engine.core.spec import Spec
@@ -28,7 +29,9 @@ class Casting:
         keeps_layout: bool,
         several: bool,
     ) -> None:
-        self.casts = casts  # per operand: an array dtype, or None to pass it on
+        # Per operand: an array dtype, or two, one after the other; a half of ours, which a number
+        # is rounded to; or None to pass it on.
+        self.casts = casts
         self.result = result  # the array dtype of the result
         self.whole = whole  # which operands are whole numbers of Python's
         self.keeps_layout = keeps_layout  # whether a result lies as arrays do that it is made of
@@ -67,18 +70,29 @@ def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Cast
     result = record.infer(*specs, **params).dtype
     compute, _ = promote(record.promotion, specs[skip:])  # type: ignore[arg-type]
     wide = NUMPY_OF[compute] if record.promotion == "exact" else accumulator(compute)
+    given_wide = compute.is_half and any(is_given_wide(record, i, a) for i, a in enumerate(arrays))
+    if given_wide:
+        wide = accumulator(compute)
     casts: list[Any] = []
     for i, a in enumerate(arrays):
         if i < skip:
             casts.append(None)
         elif hasattr(a, "dtype"):
-            casts.append(conversion(a.dtype, NUMPY_OF[compute], wide))
+            is_wide = given_wide and is_given_wide(record, i, a)
+            casts.append(wide if is_wide else conversion(a.dtype, NUMPY_OF[compute], wide))
+        elif compute.is_half:  # a number stays one, which kernels look at
+            casts.append(None if is_given_wide(record, i, a) else compute)
         else:  # a scalar: integers wrap around as PyTorch's do; floats stay weak
             casts.append(wide if wide.kind in "iub" or isinstance(a, bool) else None)
     whole = tuple([i for i in range(skip, len(arrays)) if type(arrays[i]) is int])
     casting = tuple(casts) if any(c is not None for c in casts) else None
     several = sum(hasattr(a, "ndim") for a in arrays) > 1
     return Casting(casting, NUMPY_OF[result], whole, record.family == "elementwise", several)
+
+
+def is_given_wide(record: Record, position: int, operand: Any) -> bool:
+    """Whether halves are not what an operand is rounded to (Note [numbers beside halves])."""
+    return position in record.unrounded and not getattr(operand, "shape", ())
 
 
 def _forget_plans() -> None:
@@ -100,10 +114,12 @@ def cast_operand(x: Any, target: Any) -> Any:
     """An array or scalar in the dtype computed in."""
     if target is None:
         return x
-    if x.__class__ is int and -128 <= x <= 127 and target.kind == "i":
-        return x  # fits every signed type, so the library takes it as it is
+    if target.__class__ is dt.DType:
+        return half_of(x, target)
     if target.__class__ is tuple:
         return cast_operand(cast_operand(x, target[0]), target[1])
+    if x.__class__ is int and -128 <= x <= 127 and target.kind == "i":
+        return x  # fits every signed type, so the library takes it as it is
     if hasattr(x, "astype"):
         if x.ndim < 2 or (0 not in x.strides and 1 not in x.shape):
             return x.astype(target)

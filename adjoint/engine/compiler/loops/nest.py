@@ -29,6 +29,7 @@ from adjoint.engine.compiler.loops.ir import (
 from adjoint.engine.compiler.lower.indexed import Fault, aligned, bounds_fault, fault_of, pick_place
 from adjoint.engine.compiler.memory.places import INPUT, Place, PlannedBuffer, expand_to, show
 from adjoint.engine.core.dtype import DType, bool_, int64
+from adjoint.engine.core.halves import half_of
 from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.promotion import promote
@@ -277,7 +278,31 @@ class Nest:
             return name, args, None, out.spec.dtype.name
         kinds = [as_operand(x) for x in node.inputs]
         compute, _ = promote(record.promotion or "same", kinds[record.promotes_from :])
+        if compute.is_half:
+            args = self.beside_halves(record, node.inputs, args, compute)
         return name, args, tuple(sorted(node.params.items())), compute.name
+
+    def beside_halves(
+        self, record: Record, inputs: Any, args: tuple[Any, ...], compute: DType
+    ) -> tuple[Any, ...]:
+        """Arguments with numbers rounded as Note [numbers beside halves] says."""
+        rounded = list(args)
+        for i in range(record.promotes_from, len(args)):
+            kind, x = args[i]
+            shape = inputs[i].spec.shape if isinstance(inputs[i], Value) else ()
+            if i in record.unrounded and not shape:
+                continue
+            if kind == "c":
+                rounded[i] = kind, half_of(x, compute)
+            elif self.ops[x]["dtype"] != compute.name:
+                cast = self.add(
+                    ("rounded", x, compute),
+                    kind=POINT, name="cast", args=(args[i],), params=None,
+                    compute=self.ops[x]["dtype"], dtype=compute.name,
+                    full=self.ops[x]["full"], stage=self.stage_of((args[i],)),
+                )  # fmt: skip
+                rounded[i] = kind, cast
+        return tuple(rounded)
 
     def placed(self, node: Node, where: Map) -> Applied:
         """An operation whose elements depend on where they are: coordinates are arguments too."""

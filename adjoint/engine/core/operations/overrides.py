@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType
 from typing import Any
+
+from adjoint.engine.core.value import TensorBase
 
 
 class _Overrides:
@@ -118,11 +121,32 @@ def overriding(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         kind = type(value)
         if not overrides(kind) or any(type(other) is kind for other in overriders):
             continue
+        refuse_foreign(kind)
         place = next(
             (i for i, other in enumerate(overriders) if issubclass(kind, type(other))), None
         )
         overriders.insert(len(overriders) if place is None else place, value)
     return overriders
+
+
+def refuse_foreign(kind: type) -> None:
+    """Refuse PyTorch's own tensors, which would hand a call back to who asked them."""
+    if issubclass(kind, TensorBase):
+        return
+    if any(cls.__module__ in ("torch", "torch._tensor") for cls in kind.__mro__):
+        raise TypeError(
+            f"received a {kind.__name__} of PyTorch's among the operands. Convert it first: "
+            "adjoint.from_dlpack(x), or adjoint.tensor(x.numpy())."
+        )
+
+
+def refuse_foreign_function(func: Any) -> None:
+    """Refuse PyTorch's own functions, which would ask again what becomes of these operands."""
+    if type(func) is BuiltinFunctionType and func.__module__ == "torch":
+        raise TypeError(
+            f"{func.__name__}: a function of PyTorch's received a tensor of Adjoint's. Call "
+            f"adjoint.{func.__name__}, or give it torch.from_numpy(x.numpy())."
+        )
 
 
 # Of arguments whose types say nothing, those that may be tensors.

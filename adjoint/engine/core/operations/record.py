@@ -94,6 +94,8 @@ class Record:
     infer: Callable[..., Any]
     promotion: str | None = None  # a key of core.promotion.KINDS
     promotes_from: int = 0  # operands before this one (a condition) keep their dtype
+    # Operands that, as numbers, are not rounded beside halves (Note [numbers beside halves]).
+    unrounded: tuple[int, ...] = ()
     operands: tuple[str, ...] = ()  # their names; a last "*name" takes all the rest
     outputs: int = 1  # 0: a tuple whose length the parameters decide
     vjp: tuple[Rule | None, ...] = ()  # one per operand name

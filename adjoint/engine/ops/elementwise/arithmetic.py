@@ -53,6 +53,7 @@ MUL = elementwise(
     lambda x: x,
     rounding="arithmetic",
     takes_kept="unsigned",
+    unrounded=(1,),
     fragment="plain",
 )
 NEG = elementwise("neg", -1, check=_refuse_bool_negation, rounding="exact")
@@ -63,11 +64,19 @@ LERP = elementwise(
     lambda x, y: y - x,
     accepts="fc",
     tensors=2,
+    unrounded=(2,),
     rounding="arithmetic",
 )
 # x + w y z and x + w y / z in one pass, with one rounding; w is a number.
 ADDCMUL = elementwise(
-    "addcmul", 1, lambda z, w: z * w, lambda y, w: y * w, None, tensors=3, rounding="arithmetic"
+    "addcmul",
+    1,
+    lambda z, w: z * w,
+    lambda y, w: y * w,
+    None,
+    tensors=3,
+    unrounded=(3,),
+    rounding="arithmetic",
 )
 ADDCDIV = elementwise(
     "addcdiv",
@@ -76,6 +85,7 @@ ADDCDIV = elementwise(
     lambda y, z, w: -w * y / (z * z),
     None,
     tensors=3,
+    unrounded=(3,),
     rounding="arithmetic",
 )
 
@@ -241,6 +251,8 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     >>> ad.lerp(ad.tensor([0.0, 10.0]), ad.tensor([1.0, 20.0]), 0.5)
     tensor([ 0.5000, 15.0000])
     """
+    if is_tensor(weight) and not weight.shape and weight.dtype.category <= input.dtype.category:
+        weight = weight.to(input.dtype)  # which PyTorch converts, and rounds, too
     for name, other in (("end", end), ("weight", weight)):
         if is_tensor(other) and other.dtype is not input.dtype:
             raise DTypeError(

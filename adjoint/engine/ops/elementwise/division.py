@@ -18,12 +18,15 @@ DIV = elementwise(
     promotion="float",
     cost="slow",
     rounding="arithmetic",
+    unrounded=(1,),
     fragment="plain",
 )
 # Quotients rounded down or towards zero are step functions. Integers divided by zero raise.
-FLOOR_DIVIDE = elementwise("floor_divide", 0, 0, accepts="if", fails="divisor")
+FLOOR_DIVIDE = elementwise("floor_divide", 0, 0, accepts="if", fails="divisor", unrounded=(1,))
 # "exact": a half's quotient is rounded to a half before it is truncated, as PyTorch has it.
-TRUNC_DIVIDE = elementwise("trunc_divide", 0, 0, promotion="exact", accepts="if", fails="divisor")
+TRUNC_DIVIDE = elementwise(
+    "trunc_divide", 0, 0, promotion="exact", accepts="if", fails="divisor", unrounded=(1,)
+)
 # x - y q with the quotient q constant: the derivative in y is -q.
 REMAINDER = elementwise(
     "remainder", 1, lambda x, y: -FLOOR_DIVIDE(x, y), accepts="if", fails="divisor"

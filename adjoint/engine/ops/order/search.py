@@ -145,7 +145,7 @@ def isin(
         if is_tensor(x):
             refuse_complex("isin", x)
             refuse_bool("isin", x)
-    if not is_tensor(test_elements):
+    if not is_tensor(test_elements) or not test_elements.shape:
         members = elements == test_elements
     else:
         if not is_tensor(elements):

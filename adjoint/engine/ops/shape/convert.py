@@ -238,7 +238,11 @@ def convert(
     if memory_format is not None and not isinstance(memory_format, MemoryFormat):
         raise TypeError(f"to: memory_format must be a memory format, received {memory_format!r}")
     if device is not None and not isinstance(device, (str, int, Device)):
-        raise TypeError(f"to: expected a device, dtype or tensor, received {device!r}")
+        kind = device.__class__
+        raise TypeError(
+            f"to: expected a device, dtype or tensor, received {device!r}, a "
+            f"{kind.__module__}.{kind.__name__}"
+        )
     out = x
     if device is not None and not _same_device(Device(device), x.device):
         out = moved(out, Device(device), non_blocking)

@@ -39,6 +39,7 @@ from adjoint.engine.ops.index.index import (
 from adjoint.engine.ops.index.nonzero import chosen_by, nonzero_rows, spread
 from adjoint.engine.ops.shape.views import SLICE
 from adjoint.engine.tensor.index import few
+from adjoint.engine.tensor.index.repeats import assigned, repeats, write_repeated
 from adjoint.engine.tensor.index.subscripts import Basic, Picks, quick_index, split_key
 from adjoint.engine.tensor.reading.item import known, plain_number, scalar_tensor
 from adjoint.engine.tensor.storage import Window
@@ -235,7 +236,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         return
     basic = quick_index(key, self._array.shape)
     picks: Picks = []
-    if _write_directly(self, key, value, basic):
+    repeated = basic is None and repeats(self)
+    if not repeated and _write_directly(self, key, value, basic):
         return
     if basic is None:
         numbers = _with_numbers(self, key)
@@ -251,6 +253,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         value = value.to(target.device)
     if not picks:
         _write_basic(target, value)
+    elif repeated and assigned(target, value, picks):
+        return
     elif len(picks) == 1 and picks[0][1].dtype is bool_:
         _write_masked(target, value, *picks[0])
     else:
@@ -422,11 +426,16 @@ def _write_indexed(target: Tensor, value: Tensor, picks: Picks) -> None:
     assign("index_put_", target, put)
 
 
+_put_repeated = write_repeated("index_put")
+
+
 @public(name="index_put_", numbers="elements")
 def index_put_(
     input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
 ) -> Tensor:
     """In-place form of `index_put`."""
+    if _put_repeated is not None and _put_repeated(input, (indices, values, accumulate), {}):
+        return input
     return update("index_put_", input, index_put, indices, values, accumulate)
 
 

@@ -108,7 +108,9 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     """Overwrite every element with `value`, a number or a 0-d tensor."""
     if write_small(_FILL, fill, input, (value,), NO_PARAMETERS):
         return input
-    if 0 in input._array.strides and (once := _without_repeats(input)) is not input:
+    if 0 in input._array.strides and (once := without_repeats(input)) is not input:
+        if is_tensor(value):  # which PyTorch copies, and refuses
+            HOOKS.array.check_overlap(input._array)
         once.fill_(value)
         return input
     if holds(value, input):
@@ -120,7 +122,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     return update("fill_", input, fill, value)
 
 
-def _without_repeats(target: Tensor) -> Tensor:
+def without_repeats(target: Tensor) -> Tensor:
     """The elements that lie apart: one of those that an expanded dimension shows more than once.
 
     With one value for all of them, which is written last does not matter, and PyTorch allows it.
@@ -151,7 +153,7 @@ def zero_(input: Tensor) -> Tensor:
     """Overwrite with zeros."""
     if write_small(_ZERO, _zeros, input, (), NO_PARAMETERS):
         return input
-    if 0 in input._array.strides and (once := _without_repeats(input)) is not input:
+    if 0 in input._array.strides and (once := without_repeats(input)) is not input:
         once.zero_()
         return input
     array = direct_array(input)
@@ -178,6 +180,9 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         raise ShapeError(
             f"fill_diagonal_: all dimensions of input must be of equal length, received {shape}"
         )
+    if 0 in self._array.strides and len(shape) == 2 and not wrap:
+        self.diagonal().fill_(fill_value)  # which shows each element once, if the matrix does not
+        return self
     array = direct_array(self) if not wrap and holds(fill_value, self) else None
     if array.__class__ is ndarray and len(shape) == 2 and array.flags.c_contiguous:
         columns = shape[1]

@@ -189,7 +189,8 @@ def simplify_mul(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) ->
             return emit_neg(b, a)
         negated = made_by(a, "neg")
         if negated is not None and is_real(spec.dtype) and c.__class__ is float:
-            return b.emit(MUL, negated.inputs[0], -c)
+            factors = (negated.inputs[0], -c)  # in their order: Note [numbers beside halves]
+            return b.emit(MUL, *(factors if c is y else factors[::-1]))
     first, second = made_by(x, "neg"), made_by(y, "neg")
     if first is not None and second is not None and x.spec.dtype is y.spec.dtype:
         return b.emit(MUL, first.inputs[0], second.inputs[0])
