@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from adjoint.engine.capture.python.calling import call
+from adjoint.engine.capture.python.errors import PlainCall
 from adjoint.engine.capture.python.plain import has
 from adjoint.engine.core.operations.record import is_tensor
 
@@ -39,6 +42,37 @@ class SteppedOptimizers:
             for counter in _counters(getattr(one, "state", None)):
                 self.counted[id(counter)] = self._value(counter)
 
+    def take_step(
+        self, optimizer: Any, step: Callable[[], Any], kept: Callable[[], list[Any]]
+    ) -> Any:
+        """A step that is undone by selection where a gradient was not finite (`GradScaler`).
+
+        Selection undoes what is written to tensors that `kept` tells of, and nothing else: what
+        else a user's step or a hook does would be done though no step is made.
+        """
+        recorder, cells = self.recorder, self.trace.changed
+        effects, writes, reads = len(recorder.effects), len(cells), len(recorder.draws)
+        name = f"{type(optimizer).__name__}.step under a GradScaler"
+        result = call(recorder, step, (), {})
+        done = [e for e in recorder.effects[effects:] if not _notes_it(optimizer, e.args)]
+        if done and all(_makes_state(optimizer, effect.args) for effect in done):
+            why = f"{name}: it makes the optimizer's state, as a first step does ({done[0].line})."
+            recorder.refusal = PlainCall(why)
+            raise recorder.refusal
+        storages = {id(tensor._storage) for tensor in kept()}
+        stray = [
+            cell for cell in cells[writes:] if cell.source and id(cell.storage) not in storages
+        ]
+        drawn = any(draw.keep is not None for draw in recorder.draws[reads:])
+        if done or stray or drawn:
+            raise recorder.refuse(
+                name,
+                "whether it is made depends on the gradients, and it changes more than parameters "
+                "and tensors of the optimizer's state" + (f", at {done[0].line}" if done else ""),
+                "Keep counts and the like in tensors of the state, or step outside.",
+            )
+        return result
+
     def _is_set(self, counter: Any) -> bool:
         """Whether somebody but a step wrote to a counter."""
         value = self._value(counter)
@@ -49,6 +83,17 @@ class SteppedOptimizers:
     def _value(self, counter: Any) -> Any:
         cell = self.trace.cells.get(counter._storage.identity)
         return None if cell is None else cell.value
+
+
+def _notes_it(optimizer: Any, written: tuple[Any, ...]) -> bool:
+    """Whether it is noted that a step was asked for, which schedulers look at."""
+    return written[0] is optimizer.__dict__ and written[1] == "_opt_called"
+
+
+def _makes_state(optimizer: Any, written: tuple[Any, ...]) -> bool:
+    """Whether something is put where there is nothing yet: the state of a parameter."""
+    state = getattr(optimizer, "state", None)
+    return len(written) > 1 and written[0] is state and is_tensor(written[1])
 
 
 def with_inner(value: Any) -> list[Any]:
