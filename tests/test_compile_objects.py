@@ -80,6 +80,17 @@ def properties_without_setters(wrap: Wrap) -> Any:
     return [run(ad.ones(1), delete) for delete in (False, True, False)]
 
 
+@row
+def modules_imported_by_name(wrap: Wrap) -> Any:
+    def f(x: Any) -> Any:
+        try:
+            return x * 2, __import__("collections.abc", fromlist=["Sized"]).Sized.__name__
+        except TypeError:
+            return x
+
+    return wrap(f)(ad.ones(1))[1]
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_objects_are_as_without_compile(name: str) -> None:
     assert ROWS[name](lambda f: f) == ROWS[name](ad.compile)

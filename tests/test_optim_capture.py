@@ -224,6 +224,7 @@ class OwnSteps(optim.Optimizer):
     def __init__(self, w: Any, kept: str) -> None:
         super().__init__([w], {})
         self.kept, self.rate, self.steps, self.total = kept, 0.1, 0, ad.zeros(3)
+        self.state[w] = {}
 
     @ad.no_grad()
     def step(self, closure: Any = None) -> None:
@@ -265,7 +266,7 @@ def test_what_a_step_does_besides_cannot_be_undone_by_a_scaler(kept: str) -> Non
         optimizer.register_step_post_hook(lambda *_: log.append(1))
     run = ad.compile(scaled_steps(1, optimizer, w))
     if kept == "a count in the state":
-        run(ad.ones(3))  # Python does the step that makes the state
+        run(ad.ones(3))  # the step that makes the state is Python's
     with pytest.raises(CaptureError, match="OwnSteps.step under a GradScaler: whether it is made"):
         run(ad.ones(3))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from adjoint.engine.capture.python.calling import call
 from adjoint.engine.capture.python.errors import PlainCall
-from adjoint.engine.capture.python.plain import has
+from adjoint.engine.capture.python.plain import MISSING, has
 from adjoint.engine.core.operations.record import is_tensor
 
 _REBUILDS = frozenset({"load_state_dict", "add_param_group"})  # methods that replace its tables
@@ -55,7 +55,7 @@ class SteppedOptimizers:
         name = f"{type(optimizer).__name__}.step under a GradScaler"
         result = call(recorder, step, (), {})
         done = [e for e in recorder.effects[effects:] if not _notes_it(optimizer, e.args)]
-        if done and all(_makes_state(optimizer, effect.args) for effect in done):
+        if done and all(self._makes_state(optimizer, *effect.args[:2]) for effect in done):
             why = f"{name}: it makes the optimizer's state, as a first step does ({done[0].line})."
             recorder.refusal = PlainCall(why)
             raise recorder.refusal
@@ -73,6 +73,14 @@ class SteppedOptimizers:
             )
         return result
 
+    def _makes_state(self, optimizer: Any, table: Any, key: Any = None) -> bool:
+        """Whether something is put where there was nothing yet: the state of a parameter."""
+        state = getattr(optimizer, "state", None)
+        if not isinstance(state, dict) or not any(x is table for x in (state, *state.values())):
+            return False
+        before = self.recorder.journal.original(table)
+        return before is not MISSING and key not in dict(before)
+
     def _is_set(self, counter: Any) -> bool:
         """Whether somebody but a step wrote to a counter."""
         value = self._value(counter)
@@ -88,12 +96,6 @@ class SteppedOptimizers:
 def _notes_it(optimizer: Any, written: tuple[Any, ...]) -> bool:
     """Whether it is noted that a step was asked for, which schedulers look at."""
     return written[0] is optimizer.__dict__ and written[1] == "_opt_called"
-
-
-def _makes_state(optimizer: Any, written: tuple[Any, ...]) -> bool:
-    """Whether something is put where there is nothing yet: the state of a parameter."""
-    state = getattr(optimizer, "state", None)
-    return len(written) > 1 and written[0] is state and is_tensor(written[1])
 
 
 def with_inner(value: Any) -> list[Any]:
