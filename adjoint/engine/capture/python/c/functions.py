@@ -476,7 +476,7 @@ def _called(recorder: Recorder, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _import(
-    recorder: Recorder, name: str, globals: Any = None, locals: Any = None,  # noqa: A002
+    recorder: Recorder, name: str, globals: Any = None, locals: Any = None,
     fromlist: Any = (), level: int = 0,
 ) -> Any:  # fmt: skip
     return attributes.imported(recorder, globals or {}, name, fromlist, level)
