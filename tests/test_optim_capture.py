@@ -218,6 +218,9 @@ def test_gradients_are_cleared_after_a_scaled_step() -> None:
     ad.testing.assert_close(*found)
 
 
+BESIDES = ["a count", "a tensor of its own", "a count in the state", "another gradient", "noise"]
+
+
 class OwnSteps(optim.Optimizer):
     """A user's optimizer; `kept` says what its steps keep, `rate` may be set between calls."""
 
@@ -236,12 +239,18 @@ class OwnSteps(optim.Optimizer):
                 self.total.add_(w.grad)
             elif self.kept == "a count in the state":
                 state["steps"] = state.get("steps", 0) + 1
+            elif self.kept == "noise":
+                w.add_(ad.randn(3))
+            elif self.kept == "another gradient":
+                w.grad = w.grad + w
+            elif self.kept == "gradients written to":
+                w.grad.add_(w)
             elif self.kept == "state":
                 state.setdefault("mean", ad.zeros_like(w)).lerp_(w.grad, 0.5)
             w.sub_(state.get("mean", w.grad), alpha=self.rate)
 
 
-@pytest.mark.parametrize("kept", ["nothing", "state"])
+@pytest.mark.parametrize("kept", ["nothing", "state", "gradients written to"])
 def test_a_step_of_ones_own_under_a_scaler(kept: str) -> None:
     found = []
     for compiled in (True, False):
@@ -257,7 +266,7 @@ def test_a_step_of_ones_own_under_a_scaler(kept: str) -> None:
     ad.testing.assert_close(*found)
 
 
-@pytest.mark.parametrize("kept", ["a count", "a tensor of its own", "a count in the state", "hook"])
+@pytest.mark.parametrize("kept", [*BESIDES, "hook"])
 def test_what_a_step_does_besides_cannot_be_undone_by_a_scaler(kept: str) -> None:
     w = ad.ones(3).requires_grad_()
     optimizer = OwnSteps(w, kept)

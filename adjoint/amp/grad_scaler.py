@@ -326,8 +326,10 @@ def _any(by_device: dict[Any, Tensor], device: Any) -> Tensor:
 
 
 def _written(optimizer: Any) -> list[Tensor]:
-    """The tensors an optimizer's step may write."""
+    """The tensors an optimizer's step may write; a user's may also write to gradients."""
     out = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    if type(optimizer).__module__.partition(".")[0] != __name__.partition(".")[0]:
+        out += [p.grad for p in out]
     for state in optimizer.state.values():
         out += [v for v in state.values() if is_tensor(v)]
     return out

@@ -52,19 +52,24 @@ class SteppedOptimizers:
         """
         recorder, cells = self.recorder, self.trace.changed
         effects, writes, reads = len(recorder.effects), len(cells), len(recorder.draws)
+        draws = dict(self.trace.draws)
         name = f"{type(optimizer).__name__}.step under a GradScaler"
+        before = {id(tensor): tensor for tensor in kept()}
         result = call(recorder, step, (), {})
         done = [e for e in recorder.effects[effects:] if not _notes_it(optimizer, e.args)]
         if done and all(self._makes_state(optimizer, *effect.args[:2]) for effect in done):
             why = f"{name}: it makes the optimizer's state, as a first step does ({done[0].line})."
             recorder.refusal = PlainCall(why)
             raise recorder.refusal
-        storages = {id(tensor._storage) for tensor in kept()}
-        stray = [
-            cell for cell in cells[writes:] if cell.source and id(cell.storage) not in storages
-        ]
+        after = {id(tensor): tensor for tensor in kept()}
+        known = {tensor._storage.identity for tensor in after.values()}
+        strays = any(
+            cell.source is not None and cell.storage.identity not in known
+            for cell in cells[writes:]
+        )
         drawn = any(draw.keep is not None for draw in recorder.draws[reads:])
-        if done or stray or drawn:
+        drawn = drawn or self.trace.draws != draws
+        if done or strays or drawn or before.keys() - after.keys():
             raise recorder.refuse(
                 name,
                 "whether it is made depends on the gradients, and it changes more than parameters "
