@@ -568,6 +568,7 @@ KEEPING: dict[str, Callable[[Any], Any]] = {
     "relu": nn.functional.relu,
     "clone": lambda x: x.clone(),
     "a view of it": lambda x: (x - 1).permute(3, 0, 1, 2),
+    "a part of it, off the tape": lambda x: (x - 1)[:, 0].detach(),
 }
 
 

@@ -100,6 +100,13 @@ def test_first_derivative(way: str, name: str) -> None:
     np.testing.assert_allclose(FIRST[way](f).numpy(), difference(f, X), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("way", FIRST)
+def test_derivatives_do_not_ask_for_the_mode_of_their_caller(way: str) -> None:
+    f = FUNCTIONS["in place"]
+    with ad.no_grad():
+        np.testing.assert_allclose(FIRST[way](f).numpy(), difference(f, X), rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("way", SECOND)
 def test_second_derivative(way: str, name: str) -> None:

@@ -218,6 +218,83 @@ def test_gradients_are_cleared_after_a_scaled_step() -> None:
     ad.testing.assert_close(*found)
 
 
+BESIDES = ["a count", "a tensor of its own", "a count in the state", "another gradient", "noise"]
+
+
+class OwnSteps(optim.Optimizer):
+    """A user's optimizer; `kept` says what its steps keep, `rate` may be set between calls."""
+
+    def __init__(self, w: Any, kept: str) -> None:
+        super().__init__([w], {})
+        self.kept, self.rate, self.steps, self.total = kept, 0.1, 0, ad.zeros(3)
+        self.state[w] = {}
+
+    @ad.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for w in self.param_groups[0]["params"]:
+            state = self.state[w]
+            if self.kept == "a count":
+                self.steps += 1
+            elif self.kept == "a tensor of its own":
+                self.total.add_(w.grad)
+            elif self.kept == "a count in the state":
+                state["steps"] = state.get("steps", 0) + 1
+            elif self.kept == "noise":
+                w.add_(ad.randn(3))
+            elif self.kept == "another gradient":
+                w.grad = w.grad + w
+            elif self.kept == "gradients written to":
+                w.grad.add_(w)
+            elif self.kept == "state":
+                state.setdefault("mean", ad.zeros_like(w)).lerp_(w.grad, 0.5)
+            w.sub_(state.get("mean", w.grad), alpha=self.rate)
+
+
+@pytest.mark.parametrize("kept", ["nothing", "state", "gradients written to"])
+def test_a_step_of_ones_own_under_a_scaler(kept: str) -> None:
+    found = []
+    for compiled in (True, False):
+        w = ad.ones(3).requires_grad_()
+        optimizer = OwnSteps(w, kept)
+        step = scaled_steps(1, optimizer, w)
+        run = ad.compile(step) if compiled else step
+        for i in range(6):
+            run(ad.full((3,), float("inf") if i == 2 else 1.0 + i))
+            if i == 3:
+                optimizer.rate = 0.3
+        found.append(w.detach())
+    ad.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("kept", [*BESIDES, "hook"])
+def test_what_a_step_does_besides_cannot_be_undone_by_a_scaler(kept: str) -> None:
+    w = ad.ones(3).requires_grad_()
+    optimizer = OwnSteps(w, kept)
+    log: list[int] = []
+    if kept == "hook":
+        optimizer.register_step_post_hook(lambda *_: log.append(1))
+    run = ad.compile(scaled_steps(1, optimizer, w))
+    if kept == "a count in the state":
+        run(ad.ones(3))  # the step that makes the state is Python's
+    with pytest.raises(CaptureError, match="OwnSteps.step under a GradScaler: whether it is made"):
+        run(ad.ones(3))
+
+
+def test_a_scaler_is_left_as_it_was_or_the_call_refused() -> None:
+    w = ad.ones(3).requires_grad_()
+    optimizer, scaler = optim.SGD([w], lr=0.1), ad.amp.GradScaler("cpu", init_scale=8.0)
+
+    def part(x: Any) -> None:
+        scaler.scale((w * x).sum()).backward()
+        scaler.step(optimizer)
+
+    for _ in range(2):
+        with pytest.raises(CaptureError, match="unscale_, step and update all in the compiled"):
+            ad.compile(part)(ad.ones(3))
+        part(ad.ones(3))  # as if there had been no such call
+        scaler.update()
+
+
 def test_two_scaled_steps_of_one_call_are_refused_where_steps_count() -> None:
     w = ad.ones(3).requires_grad_()
     with pytest.raises(CaptureError, match="a step count of the optimizer was written to"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 from adjoint.engine.backends.array.gpu.cuda import is_available as cuda_is_available
 from adjoint.engine.backends.array.lists.many import update_many
@@ -52,6 +53,12 @@ class GradScaler:
         >>> w
         tensor([0.], requires_grad=True)
     """
+
+    # What a captured step has to leave as it found it, and the remedy where it does not.
+    capture_unchanged: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("_stages", "_found_inf"),
+        "Call unscale_, step and update all in the compiled function, or all outside.",
+    )
 
     def __init__(
         self,
@@ -189,7 +196,9 @@ class GradScaler:
         if hasattr(optimizer, "prepare_state"):
             optimizer.prepare_state()
         before = {id(t): t.detach().clone() for t in _written(optimizer)}
-        out = optimizer.step(*args, **kwargs)
+        step: Any = partial(optimizer.step, *args, **kwargs)
+        take = CONTEXT.capture.take_step  # what Python does in a step is not undone by selection
+        out = step() if take is None else take(optimizer, step, partial(_written, optimizer))
         written = _written(optimizer)
         if any(id(t) not in before for t in written):
             CONTEXT.capture.guard(lambda: False, "the step that makes the optimizer's state")
@@ -317,8 +326,10 @@ def _any(by_device: dict[Any, Tensor], device: Any) -> Tensor:
 
 
 def _written(optimizer: Any) -> list[Tensor]:
-    """The tensors an optimizer's step may write."""
+    """The tensors an optimizer's step may write; a user's may also write to gradients."""
     out = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    if type(optimizer).__module__.partition(".")[0] != __name__.partition(".")[0]:
+        out += [p.grad for p in out]
     for state in optimizer.state.values():
         out += [v for v in state.values() if is_tensor(v)]
     return out

@@ -106,6 +106,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     level = GradLevel(next_depth(), always=True)  # no_grad does not concern forward mode
     out, pull_back = vjp_at(level, func, primals, has_aux=False)
     zeros = map_tree(lambda o: o.new_zeros(o.shape), out)
+    level.outer_grad = True  # pulling back is what is differentiated next
     _, push = vjp(pull_back, zeros)
     structure = flatten(primals)[1]
 

@@ -18,11 +18,15 @@ from adjoint.engine.tensor.tensor import Tensor
 
 
 def permuted_strides(tensor: Tensor) -> tuple[int, ...] | None:
-    """The strides of a tensor; None where they are row-major.
+    """The strides of a tensor; None where they are row-major."""
+    return unless_packed(tuple(tensor._array.shape), tuple(tensor.stride()))
+
+
+def unless_packed(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Strides; None where they are row-major.
 
     Of sizes that are symbols the formulas are compared: comparing the sizes would pin them.
     """
-    shape, strides = tuple(tensor._array.shape), tuple(tensor.stride())
     packed = contiguous_strides(shape)
     return None if [*map(_formula, strides)] == [*map(_formula, packed)] else strides
 

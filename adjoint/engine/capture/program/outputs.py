@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from adjoint.engine.capture.program.layouts import permuted_strides
+from adjoint.engine.capture.program.layouts import unless_packed
 from adjoint.engine.capture.program.recipes import (
     CallResults,
     Constant,
@@ -137,8 +137,9 @@ class Outputs:
         if cell.source is not None:
             return OutsideView(cell.source, self.trace._rest(x, cell), leaf, seed)
         root = self._root(x._storage, cell.value)
-        if not x._chain:
-            self.roots[root] = replace(self.roots[root], strides=permuted_strides(x))
+        if cell.window is not None:  # though this shows a part of it
+            strides = unless_packed(cell.window.shape, cell.window.strides)
+            self.roots[root] = replace(self.roots[root], strides=strides)
         return Made(root, x._chain, seed, leaf)
 
     def _view(self, x: Tensor, tracked: bool) -> Recipe:

@@ -126,6 +126,7 @@ class TensorEngine(CallNumbers):
         self.trace.observed = True
         self.trace.assign, self.trace.has_assigned = recorder.put, recorder.has_put
         self.trace.follow, self.trace.item = self.follow, recorder.item
+        self.trace.take_step = self.optimizers.take_step
         self.trace.before_host_guard = self._note_drawn
         self.lines = ExecutedLines(recorder)
         self.trace.locate = self.lines.locate
@@ -161,6 +162,8 @@ class TensorEngine(CallNumbers):
         recorder = self.recorder
         if is_captured(fn):
             return entered(recorder, fn.fn)(*args, **kwargs)
+        if args and is_captured(args[0]) and getattr(fn, "__name__", "") == "__get__":
+            return fn(*args, **kwargs)  # binds to the object itself, though that may be callable
         if may_be_overridden(fn):
             check_overrides(recorder, fn, args, kwargs)
         args, kwargs = with_sizes_read(fn, args, kwargs)
@@ -543,6 +546,7 @@ class TensorEngine(CallNumbers):
         trace = self.trace
         trace.before_host_guard, trace.locate = None, place_now
         trace.assign = trace.has_assigned = trace.follow = trace.item = None
+        trace.take_step = None
         self.lines.forget()
         self.given_arrays.clear()
 

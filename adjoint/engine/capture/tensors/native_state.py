@@ -3,7 +3,8 @@
 Nobody observes such a method. So a recording depends on all attributes of the object, and on what
 is in lists, dicts and sets there, and is refused where one of them is another afterwards. Objects
 that say themselves what a recording depends on (`capture_children`) see to their tensors, and to
-what they make in the first call.
+what they make in the first call; which of their containers it leaves as they were is
+`capture_unchanged`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class NativeState:
         if table is None:
             return
         before = dict(table)
+        for name in getattr(type(value), "capture_unchanged", ()):
+            self._look_into(value, name, before[name])
         if has(type(value), "capture_children"):
             plain = {name: of for name, of in before.items() if type(of) in PLAIN}
             before = {name: of for name, of in plain.items() if of is not None}
@@ -81,10 +84,11 @@ class NativeState:
 
 
 def _refusal(value: Any, name: str, line: str) -> Refusal:
+    kind = type(value)
     return Refusal(
-        f"{type(value).__name__}.{name}",
+        f"{kind.__name__}.{name}",
         "a method of the framework changes it, which no recording does again",
-        "Call that outside.",
+        getattr(kind, "capture_unchanged", {}).get(name, "Call that outside."),
         line,
     )
 

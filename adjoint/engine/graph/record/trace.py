@@ -54,7 +54,7 @@ TRACING = forks.reentrant(forks.LockOrder.TRACING)
 class StorageCell:
     """A storage as the trace sees it: its current value, and where it came from."""
 
-    __slots__ = ("initial", "picked", "skip", "source", "storage", "value")
+    __slots__ = ("initial", "picked", "skip", "source", "storage", "value", "window")
 
     def __init__(
         self, value: Value, source: Source | None, skip: tuple[Any, ...], storage: Storage
@@ -65,6 +65,7 @@ class StorageCell:
         self.skip = skip  # the chain of the tensor the value stands for
         self.storage = storage  # kept, so that its identity stays its own
         self.picked: Picked | None = None  # of what it is a view where nothing is recorded
+        self.window: Window | None = None  # of what was made on it first, which shows all of it
 
 
 class Trace(Streams):
@@ -77,6 +78,9 @@ class Trace(Streams):
     # How a recorded function puts something into a dict of the framework's that was there before.
     assign: Callable[[Any, Any, Any], None] | None = None
     has_assigned: Callable[[Any, Any], bool] | None = None  # whether it did, under a key
+    # How a recorded function has an optimizer make a step that may be undone: the optimizer, its
+    # step, and what says which tensors can be put back.
+    take_step: Callable[[Any, Callable[[], Any], Callable[[], list[Tensor]]], Any] | None = None
     # A function of the user's, kept by the framework, as one whose reads and writes are observed.
     follow: Callable[[Any], Any] | None = None
     item: Callable[[Any, Any], Any] | None = None  # what such a dict holds: depended on
@@ -299,10 +303,10 @@ class Trace(Streams):
     def wrap(self, value: Value, strides: tuple[int, ...] | None = None) -> Tensor:
         """A new tensor of the trace for a value."""
         storage = Storage(None, trace=self)
-        self.cells[id(storage)] = StorageCell(
-            value, None, (), storage
-        )  # its identity, without a buffer
-        return symbolic(value.spec, storage, strides)
+        cell = self.cells[id(storage)] = StorageCell(value, None, (), storage)
+        made = symbolic(value.spec, storage, strides)
+        cell.window = made._array
+        return made
 
     def record(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Add a node for an operation; a view only makes a window."""

@@ -476,10 +476,10 @@ def _called(recorder: Recorder, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _import(
-    recorder: Recorder, name: str, variables: Any = None, names: Any = None,
-    from_list: Any = (), level: int = 0,
+    recorder: Recorder, name: str, globals: Any = None, locals: Any = None,
+    fromlist: Any = (), level: int = 0,
 ) -> Any:  # fmt: skip
-    return attributes.imported(recorder, variables or {}, name, from_list, level)
+    return attributes.imported(recorder, globals or {}, name, fromlist, level)
 
 
 def _index(recorder: Recorder, value: Any, /) -> Any:

@@ -321,7 +321,16 @@ def _exception_init(recorder: Recorder, error: Any, /, *args: Any, **kwargs: Any
 
 
 def _exception_note(recorder: Recorder, error: Any, note: str, /) -> None:
-    error.add_note(note)
+    """A note goes to a list among the attributes, which the first one makes."""
+    notes = getattr(error, "__notes__", None)
+    if not is_a(note, str) or not (notes is None or is_a(notes, list)):
+        error.add_note(note)  # raises
+    try:
+        notes = attributes.get(recorder, error, "__notes__")
+    except AttributeError:
+        notes = recorder.new([])
+        attributes.put(recorder, error, "__notes__", notes)
+    call(recorder, list.append, (notes, note), {})
 
 
 def _exception_text(recorder: Recorder, error: Any, /) -> Any:

@@ -455,9 +455,11 @@ def generic_put(recorder: Recorder, obj: Any, name: str, value: Any) -> None:
 
 def _put_property(recorder: Recorder, obj: Any, descriptor: Any, value: Any) -> None:
     setter = descriptor.fdel if value is MISSING else descriptor.fset
+    given = (obj,) if value is MISSING else (obj, value)
     if setter is None:
-        set_attribute(obj, descriptor.fget.__name__ if descriptor.fget else "", value)  # raises
-    call(recorder, setter, (obj,) if value is MISSING else (obj, value), {})
+        name = "__delete__" if value is MISSING else "__set__"
+        getattr(property, name)(descriptor, *given)  # raises
+    call(recorder, setter, given, {})
 
 
 def _put_field(recorder: Recorder, obj: Any, name: str, value: Any) -> None:
