@@ -339,3 +339,37 @@ def test_the_switch_of_scripting_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(ValueError, match="Try using 0 or 1"):
         jit._state.EnabledProxy()
     assert not isinstance(ad.nn.Linear(1, 1).forward, ad._C.ScriptMethod)
+
+
+@pytest.mark.parametrize(
+    ("layer", "name", "size"),
+    [
+        (ad.nn.Conv1d(2, 2, 3), "conv1d", 1),
+        (ad.nn.Conv2d(2, 2, 3), "conv2d", 2),
+        (ad.nn.ConvTranspose2d(2, 2, 3), "conv_transpose2d", 2),
+        (ad.nn.MaxPool1d(2), "max_pool1d", 1),
+        (ad.nn.AvgPool2d(2), "avg_pool2d", 2),
+        (ad.nn.LPPool2d(2, 2), "lp_pool2d", 2),
+        (ad.nn.AdaptiveAvgPool2d(1), "adaptive_avg_pool2d", 2),
+        (ad.nn.AdaptiveMaxPool3d(1), "adaptive_max_pool3d", 3),
+        (ad.nn.FractionalMaxPool2d(2, 2), "fractional_max_pool2d", 2),
+    ],
+)
+def test_layers_call_what_a_program_puts_in_a_functions_place(
+    layer: ad.nn.Module, name: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counters of operations do so."""
+    compiled = ad.compile(lambda x: layer(x))
+    x = ad.randn(1, 2, *[8] * size)
+    layer(x), compiled(x)
+    function, seen = getattr(ad.nn.functional, name), []
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        seen.append(args)
+        return function(*args, **kwargs) * 0
+
+    monkeypatch.setattr(ad.nn.functional, name, counting)
+    assert not layer(x).any()
+    assert len(seen) == 1
+    if not name.startswith("fractional"):
+        assert not compiled(x).any()
