@@ -331,7 +331,8 @@ def test_the_switch_of_scripting_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not jit._state._enabled
     jit._state.enable()
     assert jit._state._enabled
-    assert jit._state._get_script_class(int) is jit._state._get_python_class("int") is None
+    assert jit._state._get_script_class(int) is None
+    assert jit._state._get_python_class("int") is None
     jit._state._clear_class_state()
     monkeypatch.setenv("PYTORCH_JIT", "0")
     assert not jit._state.EnabledProxy()

@@ -47,8 +47,9 @@ def disable() -> None:
     _enabled.enabled = False
 
 
-def _get_script_class(python_class: type) -> None:
+def _get_script_class(python_class: type) -> object | None:
     """What TorchScript made of a class: nothing."""
+    return _script_classes.get(python_class)
 
 
 def _get_python_class(qualified_name: str) -> type | None:
