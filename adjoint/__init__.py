@@ -12,6 +12,7 @@ from math import e as e
 from math import inf as inf
 from math import nan as nan
 from math import pi as pi
+from types import ModuleType as _ModuleType
 from typing import Any
 
 from adjoint.engine import assembly as _assembly
@@ -32,6 +33,7 @@ from adjoint.engine.core.numeric_limits import iinfo as iinfo
 from adjoint.engine.core.spec import Size as Size
 from adjoint.engine.core.state.rng import Generator as Generator
 from adjoint.engine.core.state.rng import default_generator as default_generator
+from adjoint.engine.older_names import INPLACE_FUNCTIONS as _INPLACE_FUNCTIONS
 from adjoint.engine.tensor.tensor import Tensor as Tensor
 from adjoint.random import get_rng_state as get_rng_state
 from adjoint.random import initial_seed as initial_seed
@@ -46,9 +48,17 @@ globals().update(_assembly.top_level())
 
 
 def __getattr__(name: str) -> Any:
-    value = _assembly.find(name)
+    value = _starred() if name == "__all__" else _assembly.find(name)
     globals()[name] = value
     return value
+
+
+def _starred() -> list[str]:
+    """What `import *` brings: every public name but modules, those that load on first use too."""
+    late = _assembly.all_names().difference(_assembly.SUBMODULES, _assembly.FACADES)
+    here = {name for name, value in globals().items() if not isinstance(value, _ModuleType)}
+    found = here | late | {*_INPLACE_FUNCTIONS}
+    return sorted(name for name in found - {"Any", "annotations"} if not name.startswith("_"))
 
 
 def __dir__() -> list[str]:

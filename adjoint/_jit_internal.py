@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
+
+# What `boolean_dispatch` made, and from what.
+boolean_dispatched: WeakKeyDictionary[Callable[..., Any], dict[str, Any]] = WeakKeyDictionary()
 
 
 def _copy_to_script_wrapper(fn: Any) -> Any:
@@ -43,6 +47,13 @@ def boolean_dispatch(
 
     documented = if_false if if_true.__doc__ is None else if_true
     fn.__doc__, fn.__name__, fn.__module__ = documented.__doc__, func_name, module_name
+    boolean_dispatched[fn] = {
+        "if_true": if_true,
+        "if_false": if_false,
+        "index": arg_index,
+        "default": default,
+        "arg_name": arg_name,
+    }
     return fn
 
 

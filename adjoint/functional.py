@@ -11,6 +11,31 @@ from adjoint.overrides import has_torch_function as has_torch_function
 from adjoint.overrides import has_torch_function_unary as has_torch_function_unary
 from adjoint.overrides import has_torch_function_variadic as has_torch_function_variadic
 
+__all__ = [  # noqa: F822 (found by `__getattr__`)
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "block_diag",
+    "cdist",
+    "chain_matmul",
+    "einsum",
+    "istft",
+    "lu",
+    "norm",
+    "meshgrid",
+    "pca_lowrank",
+    "split",
+    "stft",
+    "svd_lowrank",
+    "tensordot",
+    "unique",
+    "unique_consecutive",
+    "unravel_index",
+]
+
 
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import adjoint as ad
-from adjoint import hub, jit
+from adjoint import functional, hub, jit
 from adjoint.distributions import utils as distribution_utils
 from adjoint.nn.modules import transformer
 from adjoint.utils import checkpoint
@@ -310,3 +310,67 @@ def test_steps_of_ones_own_are_hooked_once() -> None:
     optimizer.step()
     assert seen == ["before", "step"]
     assert ad.optim.optimizer._dispatch_sqrt(4.0) == 2
+
+
+def test_star_brings_what_loads_on_first_use() -> None:
+    names: dict[str, Any] = {}
+    exec("from adjoint import *", names)
+    assert names["save"] is ad.save
+    assert names["vmap"] is ad.vmap
+    assert names["randn"] is ad.randn
+    assert names["float32"] is ad.float32
+    assert names["compile"] is ad.compile
+    assert not {"nn", "optim", "annotations", "Any"} & names.keys()  # as in PyTorch
+    assert "einsum" in functional.__all__
+    assert all(callable(getattr(functional, name)) for name in functional.__all__)
+
+
+def test_the_switch_of_scripting_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert jit._state._enabled.enabled
+    jit._state.disable()
+    assert not jit._state._enabled
+    jit._state.enable()
+    assert jit._state._enabled
+    assert jit._state._get_script_class(int) is None
+    assert jit._state._get_python_class("int") is None
+    jit._state._clear_class_state()
+    monkeypatch.setenv("PYTORCH_JIT", "0")
+    assert not jit._state.EnabledProxy()
+    monkeypatch.setenv("PYTORCH_JIT", "off")
+    with pytest.raises(ValueError, match="Try using 0 or 1"):
+        jit._state.EnabledProxy()
+    assert not isinstance(ad.nn.Linear(1, 1).forward, ad._C.ScriptMethod)
+
+
+@pytest.mark.parametrize(
+    ("layer", "name", "size"),
+    [
+        (ad.nn.Conv1d(2, 2, 3), "conv1d", 1),
+        (ad.nn.Conv2d(2, 2, 3), "conv2d", 2),
+        (ad.nn.ConvTranspose2d(2, 2, 3), "conv_transpose2d", 2),
+        (ad.nn.MaxPool1d(2), "max_pool1d", 1),
+        (ad.nn.AvgPool2d(2), "avg_pool2d", 2),
+        (ad.nn.LPPool2d(2, 2), "lp_pool2d", 2),
+        (ad.nn.AdaptiveAvgPool2d(1), "adaptive_avg_pool2d", 2),
+        (ad.nn.AdaptiveMaxPool3d(1), "adaptive_max_pool3d", 3),
+        (ad.nn.FractionalMaxPool2d(2, 2), "fractional_max_pool2d", 2),
+    ],
+)
+def test_layers_call_what_a_program_puts_in_a_functions_place(
+    layer: ad.nn.Module, name: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counters of operations do so."""
+    compiled = ad.compile(lambda x: layer(x))
+    x = ad.randn(1, 2, *[8] * size)
+    layer(x), compiled(x)
+    function, seen = getattr(ad.nn.functional, name), []
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        seen.append(args)
+        return function(*args, **kwargs) * 0
+
+    monkeypatch.setattr(ad.nn.functional, name, counting)
+    assert not layer(x).any()
+    assert len(seen) == 1
+    if not name.startswith("fractional"):
+        assert not compiled(x).any()

@@ -13,7 +13,7 @@ import adjoint as ad
 from adjoint import _C, _VF, _decomp, _inductor, _tensor_str, compiler, monitor, nn, unavailable
 from adjoint import export as ex
 from adjoint._functorch.aot_autograd import make_boxed_func
-from adjoint._jit_internal import boolean_dispatch
+from adjoint._jit_internal import boolean_dispatch, boolean_dispatched
 from adjoint._prims_common import is_contiguous_or_false
 from adjoint.backends import cuda
 from adjoint.cli import addresses
@@ -42,6 +42,8 @@ def test_one_function_of_two() -> None:
     assert pool(1, 2) == ("one", 1, 2)
     assert pool(1, 2, True) == pool(1, 2, return_indices=True) == ("both", 1, 2)
     assert (pool.__name__, pool.__module__) == ("pool", "here")
+    assert boolean_dispatched[pool]["arg_name"] == "return_indices"
+    assert boolean_dispatched[pool]["if_true"](1, 2) == ("both", 1, 2)
     assert nn.functional.boolean_dispatch is boolean_dispatch
     assert not nn.functional.has_torch_function_variadic(ad.ones(1), 2)
     assert nn.functional.GRID_SAMPLE_PADDING_MODES["border"] == 1

@@ -137,6 +137,10 @@ class Graph:
     """A graph of TorchScript's, for annotations: there is none here."""
 
 
+class ScriptMethod:
+    """TorchScript's form of a method; nothing is one: scripted modules run as Python."""
+
+
 class Value:
     """A value in a graph of TorchScript's, for annotations: there is none here."""
 

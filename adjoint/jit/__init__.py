@@ -14,6 +14,7 @@ from adjoint import export as programs
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.loading import lacking as _lacking
 from adjoint.futures import Future as Future
+from adjoint.jit import _state as _state
 from adjoint.jit.modules import TRACED_WITH, refuse, scripted
 from adjoint.jit.modules import ScriptFunction as ScriptFunction
 from adjoint.jit.modules import ScriptModule as RecursiveScriptModule  # noqa: F401

@@ -174,7 +174,7 @@ class _Conv(_ConvNd):
     """A convolution of `_rank` dimensions."""
 
     _rank: ClassVar[int]
-    _convolve: ClassVar[Any]
+    _convolve: ClassVar[str]  # the function, looked up at each call: programs replace it
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class _Conv(_ConvNd):
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
             padding = (0,) * self._rank
-        convolve = type(self)._convolve
+        convolve = getattr(F, self._convolve)
         return convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -230,7 +230,7 @@ class Conv1d(_Conv):
     """
 
     _rank = 1
-    _convolve: ClassVar[Any] = staticmethod(F.conv1d)
+    _convolve: ClassVar[str] = "conv1d"
 
 
 class Conv2d(_Conv):
@@ -258,7 +258,7 @@ class Conv2d(_Conv):
     """
 
     _rank = 2
-    _convolve: ClassVar[Any] = staticmethod(F.conv2d)
+    _convolve: ClassVar[str] = "conv2d"
 
 
 class Conv3d(_Conv):
@@ -271,14 +271,14 @@ class Conv3d(_Conv):
     """
 
     _rank = 3
-    _convolve: ClassVar[Any] = staticmethod(F.conv3d)
+    _convolve: ClassVar[str] = "conv3d"
 
 
 class _ConvTransposeNd(_ConvNd):
     """A transposed convolution of `_rank` dimensions."""
 
     _rank: ClassVar[int]
-    _convolve: ClassVar[Any]
+    _convolve: ClassVar[str]
 
     def __init__(
         self,
@@ -352,7 +352,7 @@ class _ConvTransposeNd(_ConvNd):
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         weight = self.weight
         self._require(input, weight)
-        convolve = type(self)._convolve
+        convolve = getattr(F, self._convolve)
         return convolve(
             input,
             weight,
@@ -375,7 +375,7 @@ class ConvTranspose1d(_ConvTransposeNd):
     """
 
     _rank = 1
-    _convolve: ClassVar[Any] = staticmethod(F.conv_transpose1d)
+    _convolve: ClassVar[str] = "conv_transpose1d"
 
 
 class ConvTranspose2d(_ConvTransposeNd):
@@ -400,7 +400,7 @@ class ConvTranspose2d(_ConvTransposeNd):
     """
 
     _rank = 2
-    _convolve: ClassVar[Any] = staticmethod(F.conv_transpose2d)
+    _convolve: ClassVar[str] = "conv_transpose2d"
 
 
 class ConvTranspose3d(_ConvTransposeNd):
@@ -413,4 +413,4 @@ class ConvTranspose3d(_ConvTransposeNd):
     """
 
     _rank = 3
-    _convolve: ClassVar[Any] = staticmethod(F.conv_transpose3d)
+    _convolve: ClassVar[str] = "conv_transpose3d"

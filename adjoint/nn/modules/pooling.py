@@ -13,7 +13,7 @@ from adjoint.nn.modules.utils import _ntuple, _single
 
 class _MaxPoolNd(Module):
     __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
-    _pool: ClassVar[Any]
+    _pool: ClassVar[str]  # the function, looked up at each call: programs replace it
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class _MaxPoolNd(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Tensor) -> Any:
-        return type(self)._pool(
+        return getattr(F, self._pool)(
             input,
             self.kernel_size,
             self.stride,
@@ -62,7 +62,7 @@ class MaxPool1d(_MaxPoolNd):
         adjoint.Size([20, 16, 24])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.max_pool1d)
+    _pool: ClassVar[str] = "max_pool1d"
 
 
 class MaxPool2d(_MaxPoolNd):
@@ -85,7 +85,7 @@ class MaxPool2d(_MaxPoolNd):
         adjoint.Size([20, 16, 24, 15])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.max_pool2d)
+    _pool: ClassVar[str] = "max_pool2d"
 
 
 class MaxPool3d(_MaxPoolNd):
@@ -100,13 +100,13 @@ class MaxPool3d(_MaxPoolNd):
         adjoint.Size([2, 4, 5, 4, 3])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.max_pool3d)
+    _pool: ClassVar[str] = "max_pool3d"
 
 
 class _MaxUnpoolNd(Module):
     __constants__ = ["kernel_size", "stride", "padding"]
     _rank: ClassVar[int]
-    _unpool: ClassVar[Any]
+    _unpool: ClassVar[str]  # the function, looked up at each call: programs replace it
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class _MaxUnpoolNd(Module):
     def forward(
         self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None
     ) -> Tensor:
-        unpool = type(self)._unpool
+        unpool = getattr(F, self._unpool)
         return unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
     def extra_repr(self) -> str:
@@ -139,7 +139,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
     """
 
     _rank = 1
-    _unpool: ClassVar[Any] = staticmethod(F.max_unpool1d)
+    _unpool: ClassVar[str] = "max_unpool1d"
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
@@ -154,7 +154,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
     """
 
     _rank = 2
-    _unpool: ClassVar[Any] = staticmethod(F.max_unpool2d)
+    _unpool: ClassVar[str] = "max_unpool2d"
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
@@ -171,7 +171,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
     """
 
     _rank = 3
-    _unpool: ClassVar[Any] = staticmethod(F.max_unpool3d)
+    _unpool: ClassVar[str] = "max_unpool3d"
 
 
 class AvgPool1d(Module):
@@ -226,7 +226,7 @@ class _AvgPoolNd(Module):
         "count_include_pad",
         "divisor_override",
     ]
-    _pool: ClassVar[Any]
+    _pool: ClassVar[str]
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class _AvgPoolNd(Module):
         self.divisor_override = divisor_override
 
     def forward(self, input: Tensor) -> Tensor:
-        return type(self)._pool(
+        return getattr(F, self._pool)(
             input,
             self.kernel_size,
             self.stride,
@@ -280,7 +280,7 @@ class AvgPool2d(_AvgPoolNd):
         adjoint.Size([20, 16, 24, 15])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.avg_pool2d)
+    _pool: ClassVar[str] = "avg_pool2d"
 
 
 class AvgPool3d(_AvgPoolNd):
@@ -295,12 +295,12 @@ class AvgPool3d(_AvgPoolNd):
         adjoint.Size([2, 4, 6, 5, 4])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.avg_pool3d)
+    _pool: ClassVar[str] = "avg_pool3d"
 
 
 class _LPPoolNd(Module):
     __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
-    _pool: ClassVar[Any]
+    _pool: ClassVar[str]
 
     def __init__(
         self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
@@ -312,7 +312,7 @@ class _LPPoolNd(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Tensor) -> Tensor:
-        pool = type(self)._pool
+        pool = getattr(F, self._pool)
         norm = float(self.norm_type)
         return pool(input, norm, self.kernel_size, self.stride, self.ceil_mode)
 
@@ -335,7 +335,7 @@ class LPPool1d(_LPPoolNd):
         adjoint.Size([20, 16, 25])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.lp_pool1d)
+    _pool: ClassVar[str] = "lp_pool1d"
 
 
 class LPPool2d(_LPPoolNd):
@@ -351,7 +351,7 @@ class LPPool2d(_LPPoolNd):
         tensor([[[2.]]])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.lp_pool2d)
+    _pool: ClassVar[str] = "lp_pool2d"
 
 
 class LPPool3d(_LPPoolNd):
@@ -366,19 +366,19 @@ class LPPool3d(_LPPoolNd):
         adjoint.Size([2, 4, 6, 5, 4])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.lp_pool3d)
+    _pool: ClassVar[str] = "lp_pool3d"
 
 
 class _AdaptiveAvgPoolNd(Module):
     __constants__ = ["output_size"]
-    _pool: ClassVar[Any]
+    _pool: ClassVar[str]
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
 
     def forward(self, input: Tensor) -> Tensor:
-        return type(self)._pool(input, self.output_size)
+        return getattr(F, self._pool)(input, self.output_size)
 
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
@@ -396,7 +396,7 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
         adjoint.Size([20, 16, 5])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.adaptive_avg_pool1d)
+    _pool: ClassVar[str] = "adaptive_avg_pool1d"
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
@@ -411,7 +411,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
         adjoint.Size([1, 64, 5, 9])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.adaptive_avg_pool2d)
+    _pool: ClassVar[str] = "adaptive_avg_pool2d"
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
@@ -426,12 +426,12 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
         adjoint.Size([2, 4, 3, 2, 2])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.adaptive_avg_pool3d)
+    _pool: ClassVar[str] = "adaptive_avg_pool3d"
 
 
 class _AdaptiveMaxPoolNd(Module):
     __constants__ = ["output_size", "return_indices"]
-    _pool: ClassVar[Any]
+    _pool: ClassVar[str]
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__()
@@ -439,7 +439,7 @@ class _AdaptiveMaxPoolNd(Module):
         self.return_indices = return_indices
 
     def forward(self, input: Tensor) -> Any:
-        return type(self)._pool(input, self.output_size, self.return_indices)
+        return getattr(F, self._pool)(input, self.output_size, self.return_indices)
 
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
@@ -457,7 +457,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
         adjoint.Size([20, 16, 5])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.adaptive_max_pool1d)
+    _pool: ClassVar[str] = "adaptive_max_pool1d"
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
@@ -473,7 +473,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
         adjoint.Size([1, 64, 5, 5])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.adaptive_max_pool2d)
+    _pool: ClassVar[str] = "adaptive_max_pool2d"
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
@@ -488,13 +488,13 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
         adjoint.Size([2, 4, 3, 2, 2])
     """
 
-    _pool: ClassVar[Any] = staticmethod(F.adaptive_max_pool3d)
+    _pool: ClassVar[str] = "adaptive_max_pool3d"
 
 
 class _FractionalMaxPoolNd(Module):
     __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
     _rank: ClassVar[int]
-    _pool: ClassVar[Any]
+    _pool: ClassVar[str]
 
     def __init__(
         self,
@@ -519,7 +519,7 @@ class _FractionalMaxPoolNd(Module):
             raise ValueError(f"{name}: output_ratio must be between 0 and 1 (got {output_ratio})")
 
     def forward(self, input: Tensor) -> Any:
-        return type(self)._pool(
+        return getattr(F, self._pool)(
             input,
             self.kernel_size,
             self.output_size,
@@ -545,7 +545,7 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
     """
 
     _rank = 2
-    _pool: ClassVar[Any] = staticmethod(F.fractional_max_pool2d)
+    _pool: ClassVar[str] = "fractional_max_pool2d"
 
 
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
@@ -561,4 +561,4 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
     """
 
     _rank = 3
-    _pool: ClassVar[Any] = staticmethod(F.fractional_max_pool3d)
+    _pool: ClassVar[str] = "fractional_max_pool3d"
