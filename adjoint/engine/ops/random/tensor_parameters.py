@@ -92,7 +92,6 @@ MULTINOMIAL = primitive(
     batched_params=lambda params, size: params,
     draws=True,
     fragment="composed",
-    by_library=True,
 )
 
 
