@@ -83,6 +83,14 @@ CASES: dict[str, LaunchCase] = {
     "stft without a window": (
         lambda x: ad.stft(x, 8, center=False, return_complex=True).abs(), (draw(33),), 2, 6
     ),
+    "cartesian_prod": (
+        lambda x, y: ad.cartesian_prod(x, y), (draw(4), draw(5)), 2, None
+    ),
+    "vander": (lambda x: ad.vander(x, 4), (draw(5),), 5, None),
+    "max_unpool": (
+        lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+        (draw(1, 2, 4, 6),), 3, None,
+    ),
     "bucketize": (lambda x: ad.bucketize(x, edges(x)), (draw(4, 5),), 1, None),
     "bucketize from the right": (
         lambda x: ad.bucketize(x, edges(x), right=True), (whole(6, 4, 5).astype(np.float32),), 1,
