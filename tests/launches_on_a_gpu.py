@@ -106,6 +106,20 @@ CASES: dict[str, LaunchCase] = {
         lambda x: ad.searchsorted(x, x.flip(0) * 2), (np.array([-1, 0, 3, np.inf, np.nan]),), 3,
         None,
     ),
+    "bernoulli": (seeded(ad.bernoulli), (draw(4, 5) % 1,), 1, None),
+    "bernoulli of doubles": (
+        seeded(ad.bernoulli), (draw(4, 5, dtype=np.float64) % 1,), 1, None
+    ),
+    "bernoulli of images": (
+        seeded(lambda x: ad.bernoulli(last(x))), (draw(2, 3, 4, 5) % 1,), 3, None
+    ),
+    "rrelu of images": (
+        seeded(lambda x: F.rrelu(last(x), training=True)), (draw(2, 3, 4, 5),), 2, 4
+    ),
+    "rrelu": (seeded(lambda x: F.rrelu(x, training=True)), (draw(4, 5),), 1, 2),
+    "rrelu of halves": (
+        seeded(lambda x: F.rrelu(x, 0.2, 0.9, True)), (draw(4, 5, dtype=np.float16),), 1, 2
+    ),
     "multinomial": (seeded(lambda x: ad.multinomial(x, 1)), (np.abs(draw(3, 40)),), 2, None),
     "multinomial of several": (
         seeded(lambda x: ad.multinomial(x, 7)), (np.abs(draw(3, 40)),), 4, None
