@@ -25,7 +25,7 @@ import numpy as np
 
 Call = Callable[["Operands"], Any]
 CALLS_A_ROUND, WARM = 150, 60
-SHOWN = 14  # lines of a profile
+SHOWN = 40  # lines of a profile
 
 
 class Operands:
@@ -202,9 +202,9 @@ def apart(results: dict[str, Any]) -> float:
     return max(float(np.abs(arrays[0] - a).max() / (np.abs(a).max() + 1e-6)) for a in arrays[1:])
 
 
-def profiled(call: Call, operands: Operands) -> None:
+def profiled(call: Call, operands: Operands, clock: Callable[[], float]) -> None:
     """Print where the time of a call goes."""
-    profile = cProfile.Profile()
+    profile = cProfile.Profile(clock)
     profile.enable()
     for _ in range(CALLS_A_ROUND):
         call(operands)
@@ -248,7 +248,8 @@ def main() -> None:
     sides: dict[str, tuple[Operands, Callable[[], Any]]] = {}
     clock = time.process_time if chosen.counted else time.perf_counter
     if chosen.counted:
-        importlib.import_module("tests.cupy_stand_in").connect(is_run=False)
+        gpu = importlib.import_module("tests.cupy_stand_in").connect(is_run=False)
+        importlib.import_module("tests.convolutions_stand_in").connect(gpu)
         chosen.frameworks = "adjoint"
     for name in chosen.frameworks.split(","):
         framework = importlib.import_module(name)
@@ -267,7 +268,7 @@ def main() -> None:
             line += "" if error < 2e-3 else f"   APART by {error:.1e}"
         print(line, flush=True)
         if chosen.profile:
-            profiled(CALLS.get(name) or DRAWN[name], sides["adjoint"][0])
+            profiled(CALLS.get(name) or DRAWN[name], sides["adjoint"][0], clock)
     if chosen.json:
         with open(chosen.json, "w") as file:
             json.dump(found, file)

@@ -218,6 +218,7 @@ class Cuda:
     runtime = Runtime()
     Device = staticmethod(lambda index=0: DeviceNumber())
     get_current_stream = staticmethod(Stream)
+    alloc = staticmethod(lambda size: CupyArray((size,), np.uint8).data)
 
 
 def install() -> Any:

@@ -35,6 +35,21 @@ def last(x: Any) -> Any:
     return x.contiguous(memory_format=ad.channels_last)
 
 
+def edges(like: Any) -> Any:
+    """Numbers in order, on the device of others."""
+    return ad.tensor([-1.0, -0.5, 0.0, 0.0, 1.0, 3.0], device=like.device)
+
+
+def seeded(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What draws the same at each call."""
+
+    def drawn(x: Any) -> Any:
+        ad.manual_seed(7)
+        return fn(x)
+
+    return drawn
+
+
 images = draw(2, 3, 6, 5)
 CASES: dict[str, LaunchCase] = {
     "pad": (lambda x: F.pad(x, (1, 2, 0, 1), value=0.3), (images,), 1, 2),
@@ -67,6 +82,50 @@ CASES: dict[str, LaunchCase] = {
     ),
     "stft without a window": (
         lambda x: ad.stft(x, 8, center=False, return_complex=True).abs(), (draw(33),), 2, 6
+    ),
+    "cartesian_prod": (
+        lambda x, y: ad.cartesian_prod(x, y), (draw(4), draw(5)), 2, None
+    ),
+    "vander": (lambda x: ad.vander(x, 4), (draw(5),), 5, None),
+    "max_unpool": (
+        lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+        (draw(1, 2, 4, 6),), 3, None,
+    ),
+    "bucketize": (lambda x: ad.bucketize(x, edges(x)), (draw(4, 5),), 1, None),
+    "bucketize from the right": (
+        lambda x: ad.bucketize(x, edges(x), right=True), (whole(6, 4, 5).astype(np.float32),), 1,
+        None,
+    ),
+    "searchsorted by rows": (
+        lambda x, y: ad.searchsorted(x, y), (np.sort(draw(3, 9)), draw(3, 4)), 1, None
+    ),
+    "searchsorted of another dtype": (
+        lambda x, y: ad.searchsorted(x, y), (np.sort(whole(9, 7)), draw(3, 4)), 2, None
+    ),
+    "searchsorted beyond": (
+        lambda x: ad.searchsorted(x, x.flip(0) * 2), (np.array([-1, 0, 3, np.inf, np.nan]),), 3,
+        None,
+    ),
+    "bernoulli": (seeded(ad.bernoulli), (draw(4, 5) % 1,), 1, None),
+    "bernoulli of doubles": (
+        seeded(ad.bernoulli), (draw(4, 5, dtype=np.float64) % 1,), 1, None
+    ),
+    "bernoulli of images": (
+        seeded(lambda x: ad.bernoulli(last(x))), (draw(2, 3, 4, 5) % 1,), 3, None
+    ),
+    "rrelu of images": (
+        seeded(lambda x: F.rrelu(last(x), training=True)), (draw(2, 3, 4, 5),), 2, 4
+    ),
+    "rrelu": (seeded(lambda x: F.rrelu(x, training=True)), (draw(4, 5),), 1, 2),
+    "rrelu of halves": (
+        seeded(lambda x: F.rrelu(x, 0.2, 0.9, True)), (draw(4, 5, dtype=np.float16),), 1, 2
+    ),
+    "multinomial": (seeded(lambda x: ad.multinomial(x, 1)), (np.abs(draw(3, 40)),), 2, None),
+    "multinomial of several": (
+        seeded(lambda x: ad.multinomial(x, 7)), (np.abs(draw(3, 40)),), 4, None
+    ),
+    "multinomial again": (
+        seeded(lambda x: ad.multinomial(x, 50, True)), (np.abs(draw(3, 40)),), 6, None
     ),
 }  # fmt: skip
 

@@ -290,6 +290,10 @@ WITHIN = {
     "add_to_channels",  # of convolutions on a GPU: tests/small_calls_on_a_gpu.py
     "add_scaled",  # off the tape, in place on a GPU: tests/test_small_calls_on_a_gpu.py
     "batched",
+    "bernoulli_drawn",  # of eager mode on a GPU: tests/launches_on_a_gpu.py
+    "sloped",
+    "biased_convolution",  # the same: tests/convolutions_on_a_gpu.py
+    "biased_convolution_transpose",
     "count_nonzero",  # of whole numbers
     "constant_pad",  # where nobody looks on: tests/test_native_padding.py
     "dot",  # where nobody looks on: tests/test_little_matrices.py

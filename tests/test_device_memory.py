@@ -429,6 +429,18 @@ def test_prepared_convolutions_take_kept_memory_on_the_current_stream(
         assert addresses == (x.data.ptr, y.data.ptr, out.data.ptr)
         assert (stream, workspace != 0) == (5, True)
     assert called[0][1] == called[1][1]  # the room to work in was kept
+    counts = device_memory.counts_of(INDEX)
+    held = counts.used.current
+    counts.used.reset_peak()
+    lend = pools.lender(INDEX, 700)
+    lend(5, called.append)
+    assert called[-1] == called[0][1]
+    assert counts.used.current == held  # it is nobody's
+    assert counts.used.peak == held + 1024  # and was counted
+    with pytest.raises(ValueError, match="no launch"):
+        lend(5, lambda place: int("no launch"))
+    lend(5, called.append)
+    assert called[-1] == called[0][1]  # there as before
     assert len({out.data.ptr for out in outs}) == 2
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adjoint.distributed.communication.ways import LaneWay
 from adjoint.engine.backends.array import in_place
 from adjoint.engine.backends.array.buffers import copy_into
 from adjoint.engine.backends.triton.program import faults
@@ -16,6 +17,7 @@ from adjoint.engine.backends.triton.runtime.cuda import LibraryOrder, StreamOrde
 from adjoint.engine.compiler.package.status import CODE_BITS
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.state import late_faults
+from adjoint.engine.tensor.tensor import wrap
 
 FAULT = "IndexError", "index {number} is out of bounds"
 
@@ -125,6 +127,9 @@ def test_writes_in_place_wait_for_what_is_unseen(monkeypatch: pytest.MonkeyPatch
             SimpleNamespace(_array=target),
         ),
         "results": lambda: in_place.put_into(record, (), {}, SimpleNamespace(_array=target)),  # type: ignore[arg-type]
+        "a collective": lambda: LaneWay(SimpleNamespace(), SimpleNamespace(xp=np)).written(  # type: ignore[arg-type]
+            wrap(target)
+        ),
     }
     for write in writes.values():
         late_faults.UNSEEN.append(raising)
@@ -132,6 +137,31 @@ def test_writes_in_place_wait_for_what_is_unseen(monkeypatch: pytest.MonkeyPatch
             write()
         assert not late_faults.UNSEEN
         assert not target.any()
+
+
+@pytest.mark.parametrize("how", ["__dlpack__", "__cuda_array_interface__"])
+def test_what_other_libraries_are_given_was_made(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    class Array(np.ndarray[Any, Any]):
+        """A GPU's, or so."""
+
+        __cuda_array_interface__ = "where it lies"
+
+    def raising() -> None:
+        raise IndexError("late")
+
+    def exported() -> Any:
+        found = getattr(x, how)
+        return found() if callable(found) else found
+
+    monkeypatch.setattr(type(wrap(np.ones(3))), "device", SimpleNamespace(type="cuda"))
+    x = wrap(np.ones(3).view(Array))
+    monkeypatch.setattr(late_faults, "LOOKS", [raising])
+    assert exported() is not None  # nothing of a GPU's, so nothing to wait for
+    monkeypatch.setitem(DEVICE_LAYOUTS, Array, None)
+    with pytest.raises(IndexError, match="late"):
+        exported()
+    monkeypatch.setattr(late_faults, "LOOKS", [])
+    assert exported() is not None
 
 
 class Cuda:

@@ -18,7 +18,7 @@ from tests.launches_on_a_gpu import CASES, check
 ROOT = Path(__file__).parent.parent
 NEEDED = "the interpreter needs Triton and SciPy"
 HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
-QUICK = ("pad and cut", "fold", "unfold", "stft")
+QUICK = ("pad and cut", "fold", "unfold", "stft", "bucketize", "multinomial")
 
 
 def interpreted(names: tuple[str, ...]) -> None:

@@ -52,7 +52,9 @@ ELSEWHERE = {
     "erfinv": scipy.special.erfinv, "lgamma": scipy.special.gammaln, "pow": np.power,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "sqrt_rn": np.sqrt,
-    "normcdf": scipy.special.ndtr, "normcdfinv": scipy.special.ndtri, "fast_dividef": np.divide,
+    "cyl_bessel_i0": scipy.special.i0, "cyl_bessel_i1": scipy.special.i1,
+    "j0": scipy.special.j0, "j1": scipy.special.j1, "y0": scipy.special.y0,
+    "y1": scipy.special.y1, "normcdf": scipy.special.ndtr, "normcdfinv": scipy.special.ndtri, "fast_dividef": np.divide,
 }  # fmt: skip
 
 

@@ -584,7 +584,16 @@ PROGRAMS: dict[str, Program] = {
     "masked attention of halves": (lambda q, k, v: masked(q.half(), k.half(), v.half()), qkv),
     "draws": (lambda x: (x + ad.randn_like(x), ad.rand_like(x), F.dropout(x, 0.5)), small),
     "draws of integers": (lambda x: ad.randint(0, 10, (4, 7), device=x.device) + x, small),
-    "calls": (lambda x: ad.bucketize(x.exp(), x[0].exp().sort()[0]) * 2, small),
+    "calls": (lambda x: ad.histc(x.exp(), 6, 0, 4) * 2, small),
+    "Bessel functions": (
+        lambda x: (
+            x.i0(), ad.special.i1(x), ad.special.bessel_j0(x), ad.special.bessel_j1(x),
+            ad.special.bessel_y0(x.abs()), ad.special.bessel_y1(x.abs()), x.double().i0(),
+            ad.special.bessel_j0(x.half()),
+        ),
+        small,
+    ),
+    "searches": (lambda x: ad.bucketize(x.exp(), x[0].exp().sort()[0]) * 2, small),
     "running": (running, small),
     "along many lines side by side": (
         lambda x: (x.cumsum(1), x.flip(1).logcumsumexp(1), x.cummax(1), (x * 9).int().cummin(1)),

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+# PyTorch's own test modules need packages that are not installed with it.
+pytest.importorskip("torch.testing._internal.common_modules", exc_type=ImportError)
 pytestmark = pytest.mark.compare
 
 from tests.compare.modules import entries, failures  # noqa: E402

@@ -11,7 +11,10 @@ import pytest
 import adjoint as ad
 
 torch: Any = pytest.importorskip("torch")
-from torch.testing._internal.common_optimizers import optim_db  # noqa: E402
+# PyTorch's own test modules need packages that are not installed with it.
+optim_db: Any = pytest.importorskip(
+    "torch.testing._internal.common_optimizers", exc_type=ImportError
+).optim_db
 
 from tests.compare.bridge import ours, theirs  # noqa: E402
 

@@ -37,6 +37,8 @@ ELSEWHERE = frozenset(
     "ctc_loss_gradient dropout grid_sampler_whole grid_sampler_gradient unique_values "  # of eager mode on a GPU: tests/test_calls_cuda.py
     "embedding_bag_whole embedding_bag_spread "  # the same: tests/test_bags_cuda.py
     "add_scaled add_to_channels "  # the same: tests/test_small_calls_on_a_gpu.py
+    "bernoulli_drawn sloped "  # the same: tests/launches_on_a_gpu.py
+    "biased_convolution biased_convolution_transpose "  # the same: tests/convolutions_on_a_gpu.py
     "recurrent_network recurrent_network_gradient "  # tests/test_recurrent_networks.py
     "max_pool_of_channels "  # of images in that order: tests/test_native_pooling.py
     "constant_pad one_hot embedding_bag embedding_bag_max embedding_bag_gradient "  # where nobody looks on: tests/test_native_padding.py, test_middling_picks.py

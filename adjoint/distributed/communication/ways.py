@@ -17,6 +17,7 @@ from adjoint.distributed.groups.group import ProcessGroup
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.late_faults import settle
 from adjoint.engine.tensor.tensor import Tensor
 
 Start = Callable[[Any], Any]  # begins an operation, given the communicator
@@ -83,6 +84,7 @@ class LaneWay:
 
     def written(self, tensor: Tensor) -> tuple[Any, Finish]:
         """A contiguous array to write results in, and what brings them to the tensor."""
+        settle()  # Note [faults of programs]
         array = tensor._array
         HOOKS.array.check_overlap(array)
         tensor._storage.version += 1

@@ -75,6 +75,12 @@ class RecordNode(TapeNode):
                 cotangents = self.apply_small(grads, needed)
                 if cotangents is not None:
                     return cotangents
+            if plan.by_library and quiet and grads[0]._array.__class__ in DEVICE_LAYOUTS:
+                cotangents = HOOKS.pull_prepared(
+                    plan.steps, plan.record, self.saved_operand, grads[0], self.params, needed
+                )
+                if cotangents is not None:
+                    return cotangents
             if plan.whole or plan.on_device:
                 cotangents = self.apply_fragment(grads, needed)
                 if cotangents is not None:
@@ -261,6 +267,10 @@ class RecordNode(TapeNode):
         node.specs, node.out_specs, node.saved = self.specs, self.out_specs, saved
         node.versions = [x._storage.version if is_tensor(x) else 0 for x in saved]
         return node
+
+    def saved_operand(self, position: int) -> Any:
+        """An operand that was saved."""
+        return self.load(self.plan.saves.index(position), None, None)
 
     def loaded(self, level: Any) -> list[Any]:
         """Everything that was saved."""

@@ -48,9 +48,9 @@ class TapePlan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "always_floating", "elementwise", "hands_on", "joint", "met", "node_class", "noted",
-        "of_few", "on_device", "outputs", "record", "saves", "seen", "small", "steps", "tracked",
-        "wants_out_specs", "wants_specs", "whole",
+        "always_floating", "by_library", "elementwise", "hands_on", "joint", "met", "node_class",
+        "noted", "of_few", "on_device", "outputs", "record", "saves", "seen", "small", "steps",
+        "tracked", "wants_out_specs", "wants_specs", "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -79,6 +79,8 @@ class TapePlan:
         # Whether on a GPU all its rules are one program; products are fragments themselves.
         one = (self.whole and not record.pulls_views) or record.fills_zeros
         self.on_device = bool(record.on_device) and one
+        # Whether on a GPU a library may have been asked for its rules before.
+        self.by_library = record.by_library and outputs == 1 and self.joint is None
         # Whether operands get the cotangent as it comes, where they are like the result.
         self.hands_on = self.elementwise and all(
             step.fn is None and step.factor == 1.0 for step in self.steps
@@ -189,6 +191,7 @@ _SPELLINGS = {
     "view_scatter": "CopySlices",
     "matmul": "Mm",
     "largest": "Topk",
+    "biased_convolution": "Convolution",
 }
 _classes: dict[Record, type] = {}
 

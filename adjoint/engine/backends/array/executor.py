@@ -6,7 +6,6 @@ the dtype pattern, look up the plan for that pattern, call the kernel, wrap, rec
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import zip_longest
 from math import prod
 from typing import Any
@@ -24,12 +23,7 @@ from adjoint.engine.backends.array.devices import active, cupy, full_device, lib
 from adjoint.engine.backends.array.gpu import faults
 from adjoint.engine.backends.array.gpu.transfers import transfer
 from adjoint.engine.backends.array.kernels.elementwise.layouts import as_first
-from adjoint.engine.backends.array.libraries.prepared import (
-    BENCHMARK,
-    PREPARERS,
-    prepared_call,
-    prepared_for,
-)
+from adjoint.engine.backends.array.libraries.prepared import prepared_call
 from adjoint.engine.backends.array.quiet import QUIET, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.core.device import CPU, Device
@@ -360,7 +354,8 @@ def run_whole(record: Record, operands: tuple[Any, ...], params: dict[str, Any])
         return run_general(record, operands, params)
     faults.LATEST.append((record.name, None, 0))
     try:
-        outs = tuple([wrap(array) for array in kernel(*arrays, **params)])
+        found = kernel(*arrays, **params)
+        outs = wrap(found) if found.__class__ is one else tuple([wrap(a) for a in found])
     except Exception as error:
         if faults.is_fault(error):
             raise faults.reported(error) from error
@@ -368,37 +363,6 @@ def run_whole(record: Record, operands: tuple[Any, ...], params: dict[str, Any])
     if taped:
         HOOKS.attach(record, operands, params, outs)
     return outs
-
-
-def prepared_step(
-    record: Record, operands: tuple[Any, ...], params: dict[str, Any]
-) -> Callable[[tuple[Any, ...]], Any] | None:
-    """`run_by_library` of operands that lie as these do; None where nothing was prepared for them.
-
-    Such a function gives None where convolutions are to be timed, or no longer.
-    """
-    arrays = [x._array if is_tensor(x) else x for x in operands]
-    known = record.by_library or record.name in PREPARERS
-    if not known or len(arrays) != 2 or arrays[0].__class__ not in DEVICE_LAYOUTS:
-        return None
-    prepared = prepared_for(record, arrays[0], arrays[1], params)
-    if prepared is None:
-        return None
-    timed, recent = switches.get(BENCHMARK), faults.LATEST.append
-
-    def run_prepared(operands: tuple[Any, ...]) -> Any:
-        if record.by_library and switches.get(BENCHMARK) != timed:
-            return None
-        recent((record.name, None, 0))
-        x, y = operands
-        out = wrap(prepared(x._array, y._array))
-        if CONTEXT.grad_enabled and (
-            x._requires_grad or y._requires_grad or x._base is not None or y._base is not None
-        ):
-            HOOKS.attach(record, operands, params, out)
-        return out
-
-    return run_prepared
 
 
 def may_be_whole(record: Record, tracked: bool, operands: tuple[Any, ...]) -> bool:
@@ -599,4 +563,3 @@ def place(record: Record, tensors: list[Any], params: dict[str, Any]) -> Device:
 
 HOOKS.run = run
 HOOKS.execute = execute
-HOOKS.prepared_step = prepared_step

@@ -28,11 +28,14 @@ from adjoint.engine.core.errors import (
 )
 from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.dispatch import mark_birth, mark_for_inference
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import method, prop, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Size, Spec
 from adjoint.engine.core.state.context import CONTEXT, concrete
+from adjoint.engine.core.state.late_faults import look
 from adjoint.engine.core.state.placement import chosen
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.tensor.memory import UntypedStorage
 from adjoint.engine.tensor.meta import META, blank
 from adjoint.engine.tensor.reading.item import known, unknown
@@ -394,6 +397,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 def __dlpack__(self: Tensor, *args: Any, **kwargs: Any) -> Any:
     """The tensor's memory as a DLPack capsule."""
     _check_exportable(self, "__dlpack__")
+    _see_faults(self)
     return self._array.__dlpack__(*args, **kwargs)
 
 
@@ -410,7 +414,14 @@ def __cuda_array_interface__(self: Tensor) -> Any:
         raise AttributeError(
             f"can't get __cuda_array_interface__ on a tensor on {self.device}; use .cuda() first"
         )
+    _see_faults(self)
     return self._array.__cuda_array_interface__
+
+
+def _see_faults(self: Tensor) -> None:
+    """Raise what a GPU has found, before memory it may have left unwritten is another library's."""
+    if self._array.__class__ in DEVICE_LAYOUTS and STREAM_CAPTURE.graph is None:
+        look()
 
 
 def _check_exportable(self: Tensor, name: str) -> None:

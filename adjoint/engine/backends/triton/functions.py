@@ -51,6 +51,13 @@ FROM_LIBRARY = (
 )  # fmt: skip
 for _name in FROM_LIBRARY:
     own_row(_name)(partial(_library, _name))
+# Those that native code borrows from SciPy, one number at a time.
+BORROWED = {
+    "i0": "cyl_bessel_i0", "i1": "cyl_bessel_i1",
+    "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1",
+}  # fmt: skip
+for _name, _function in BORROWED.items():
+    own_row(_name)(partial(_library, _function))
 own_row("ndtr")(partial(_library, "normcdf"))
 own_row("ndtri")(partial(_library, "normcdfinv"))
 
@@ -74,6 +81,8 @@ TABLE: Mapping[str, Lowering] = {**LOWER, **OWN}
 
 def computes(name: str, dtype: DType, params: Mapping[str, Any]) -> bool:
     """Whether there is a row for operands of a dtype."""
+    if name in BORROWED:
+        return dtype.is_floating_point
     return name not in UNKNOWN and supports(name, dtype, params)
 
 

@@ -19,6 +19,7 @@ from adjoint.engine.backends.triton.launch_words import fill_words
 from adjoint.engine.backends.triton.pixel_products import pixel_products
 from adjoint.engine.backends.triton.remake import Levels, remade
 from adjoint.engine.backends.triton.schedule import schedule
+from adjoint.engine.backends.triton.searches import with_searches
 from adjoint.engine.backends.triton.spread import spread
 from adjoint.engine.backends.triton.templates import (
     attention,
@@ -128,7 +129,7 @@ class TritonTarget(Target):
         return ROOM if known else buffer.dtype.itemsize
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
-        graph = pair_functions.paired(graph, self.dtypes)
+        graph = pair_functions.paired(with_searches(graph), self.dtypes)
         self.images |= convolution.shapes_in_order(graph)
         graph = loop_casts(spread(pixel_products(graph)))
         graph = pooling.with_taps(narrow(add_rows(choose_parts(graph))), self.device)

@@ -295,6 +295,7 @@ class Hooks:
     )
     put_into: Callable[..., bool] = _unset  # results in the memory of a GPU's tensors
     prepared_step: Callable[..., Any] = _unset  # a library's operation on such operands
+    pull_prepared: Callable[..., Any] = _unset  # what a library gives for its rules
     attach: Callable[..., Any] = _unset  # the tape alone: autodiff.tape.tape
     bind: Callable[..., Any] = _unset  # everything else: core.operations.dispatch
     attach_constant: Callable[..., Any] = _unset  # a tracked tensor overwritten by a constant

@@ -142,13 +142,15 @@ LIKE = FILLED.union({"empty_like", "new_empty"}) - {"full", "ones", "zeros"}
 PICKING = frozenset("diag gather index_select nll_loss take take_along_dim trace".split())
 # On a GPU those that its fragments do as one (Note [calls on a device]): these, and lists above.
 DEVICE_ONLY = frozenset(
-    "adaptive_avg_pool3d affine_grid block_diag channel_shuffle cosine_embedding_loss diff "
+    "adaptive_avg_pool3d affine_grid block_diag cartesian_prod channel_shuffle combinations "
+    "corrcoef cosine_embedding_loss cov cumulative_trapezoid diagflat diff dist entr "
     "embedding embedding_bag gaussian_nll_loss hinge_embedding_loss index_copy interpolate "
-    "local_response_norm lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss max_pool3d mode "
-    "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nanmedian "
+    "ldexp local_response_norm log_ndtr logaddexp2 lp_pool1d lp_pool2d lp_pool3d "
+    "margin_ranking_loss max_pool3d max_unpool1d max_unpool2d max_unpool3d mode multi_margin_loss "
+    "multigammaln mvlgamma multilabel_margin_loss multilabel_soft_margin_loss nanmedian "
     "nanquantile pdist poisson_nll_loss polygamma quantile renorm scatter_reduce "
-    "soft_margin_loss trapezoid threshold triplet_margin_loss "
-    "triplet_margin_with_distance_loss".split()
+    "soft_margin_loss trapezoid trapz threshold triplet_margin_loss "
+    "triplet_margin_with_distance_loss vander xlog1py".split()
 )
 ON_DEVICE = DEVICE_ONLY.union(
     " ".join((ELEMENTWISE, REDUCTIONS, SHAPE, CREATION, PRODUCTS, NETWORKS, CONVERSION)).split(),

@@ -165,6 +165,15 @@ def _value(name: str) -> Any:
     return _VALUES.get(name, SWITCHES[name].default)
 
 
+def is_set(name: str) -> bool:
+    """Whether a switch that is off by default is on, without anybody being told that it counts.
+
+    >>> is_set("backends.cudnn.benchmark")
+    False
+    """
+    return bool(_VALUES.get(name))
+
+
 def put(name: str, value: Any) -> None:
     """Set a switch; a value without effect is kept, and said once to have none."""
     switch = SWITCHES[name]

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 from adjoint.engine.core.device import CURRENT_INDEX
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.listing import every
-from adjoint.engine.core.operations.public import is_followed
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.small_calls import DRAWING, VIEWING, SmallCalls
 from adjoint.engine.core.state import switches
@@ -56,6 +55,7 @@ class Step(NamedTuple):
     params: dict[str, Any]
     prepared: Callable[[tuple[Any, ...]], Any] | None  # the same, of operands looked at before
     in_place: bool  # whether the first operand's memory is nobody's else afterwards
+    takes_all: bool  # whether its operands are the call's tensors in their order
 
 
 def note(
@@ -159,20 +159,29 @@ class HeardCall:
         """What of a call is on the tape."""
         if not CONTEXT.grad_enabled:
             return (False,)
-        return (True, *[is_followed(x) for x in tensors])
+        found = [True]
+        for x in tensors:  # `is_followed`, inline
+            base = x._base
+            found.append(x._requires_grad or (base is not None and base[0]._requires_grad))
+        return tuple(found)
 
     def __call__(self, *operands: Any) -> Any:
         tensors = [operands[k] for k in self.places]
         way = self.ways.get(self.pattern(tensors))
         if way is None or CURRENT_INDEX["cuda"]() != self.device:
             return None
+        (first, *more), _ = way
+        if not more and first.prepared is not None and first.takes_all:
+            out = first.prepared(tuple(tensors))
+            if out is not None:
+                return out
         return replayed(way, tensors)
 
 
 def replayed(way: Way, tensors: list[Any]) -> Any:
     """The result of some operations."""
     run, (steps, result) = HOOKS.run, way
-    for record, given, params, prepared, in_place in steps:
+    for record, given, params, prepared, in_place, _ in steps:
         operands = tuple([tensors[x] if held else x for held, x in given])
         out = None if prepared is None else prepared(operands)
         if in_place and HOOKS.compute_into(record, *operands):
@@ -318,7 +327,8 @@ def way_of(log: list[Heard], tensors: list[Any], wanted: Any, *, followed: bool)
         prepared = viewing_step(record, operands, params) if record.is_view else None
         prepared = prepared or HOOKS.prepared_step(record, operands, params)
         whole = not (followed or params) and is_passing(log, tensors, record, operands)
-        steps.append(Step(record, tuple(given), dict(params), prepared, whole))
+        alike = given == [(True, k) for k in range(len(tensors))]
+        steps.append(Step(record, tuple(given), dict(params), prepared, whole, alike))
     if not log or wanted.__class__ is not Tensor or not any(wanted is x for x in results_of(log)):
         raise Unfit
     used = {x for step in steps for held, x in step.operands if held}

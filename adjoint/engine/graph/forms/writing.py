@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from adjoint.engine.core.state.context import CONTEXT
@@ -66,14 +66,17 @@ def _is_written(node: Node) -> bool:
 class FormWriter:
     """Writes forms, and collects the constants that they hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, forms: Mapping[str, Callable[..., Any]] | None = None) -> None:
+        self.forms = forms  # a target's own; None: those of the table
         self.constants: dict[Storage, Value] = {}
 
     def visit(self, builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Any:
         """What stands for a node's results; None where it stays."""
-        if not needs_form(node) or any(v.host for v in inputs if isinstance(v, Value)):
+        if (self.forms is None and not needs_form(node)) or any(
+            v.host for v in inputs if isinstance(v, Value)
+        ):
             return None
-        form = FORMS[node.record.name]
+        form = (FORMS if self.forms is None else self.forms)[node.record.name]
         inner = Trace()
         given = [
             inner.wrap(inner.graph.add_input(x.spec)) if isinstance(x, Value) else x for x in inputs

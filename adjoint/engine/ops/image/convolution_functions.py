@@ -8,11 +8,11 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import DTypeError, ShapeError
-from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.image.biased_convolution import ADD_TO_CHANNELS, BIASED, with_bias
 from adjoint.engine.ops.image.convolution import (
     CONVOLUTION,
     CONVOLUTION_TRANSPOSE,
@@ -116,30 +116,29 @@ def _check_weight(name: str, weight: Tensor, bias: Tensor | None, groups: int, o
         )
 
 
-def _with_bias(x: Tensor, bias: Tensor) -> Tensor:
-    return x + bias.reshape((-1, *(1,) * (x.ndim - 2)))
-
-
-# On a GPU one node of the tape, where a view and a sum take the host as long as the convolution.
-ADD_TO_CHANNELS = composite(
-    "add_to_channels",
-    _with_bias,
-    lambda g: g,
-    lambda g: g.sum((0, *range(2, g.ndim))),
-    operands=("x", "bias"),
-    fragment="device",
-    pulls_views=True,
-    keeps_layout="first",
-)
-
-
 def _add_bias(out: Tensor, bias: Tensor | None) -> Tensor:
     if bias is None:
         return out
     if bias.dtype is not out.dtype:  # the product was autocast
         bias = bias.to(out.dtype)
     at_once = CONTEXT.settled and out._array.__class__ in DEVICE_LAYOUTS
-    return (ADD_TO_CHANNELS if at_once else _with_bias)(out, bias)
+    return (ADD_TO_CHANNELS if at_once else with_bias)(out, bias)
+
+
+def _biased(
+    record: Record, x: Tensor, weight: Tensor, bias: Tensor | None, plan: dict[str, Any]
+) -> Tensor:
+    """The record, and a bias after it: as one node where both are a GPU's own."""
+    if (
+        bias is not None
+        and CONTEXT.plain
+        and x._array.__class__ in DEVICE_LAYOUTS
+        and x.dtype.is_floating_point
+        and x.dtype is weight.dtype is bias.dtype
+    ):
+        both: Tensor = BIASED[record.name](x, weight, bias, **plan)
+        return both
+    return _add_bias(record(x, weight, **plan), bias)
 
 
 def convolve(
@@ -159,25 +158,25 @@ def convolve(
     x = input if input.ndim == rank + 2 else input.unsqueeze(0)
     given = fixed(stride), fixed(padding), fixed(dilation)
     plan = _plan(name, rank, tuple(x.shape[2:]), tuple(weight.shape[2:]), *given, groups)
-    out = _add_bias(_convolved(x, weight, plan), bias)
+    out = _convolved(x, weight, bias, plan)
     return out if x is input else out.squeeze(0)
 
 
-def _convolved(x: Tensor, weight: Tensor, plan: dict[str, Any]) -> Tensor:
+def _convolved(x: Tensor, weight: Tensor, bias: Tensor | None, plan: dict[str, Any]) -> Tensor:
     """The record, or on a GPU what is quicker there."""
     if x.device.type == "cuda" and _fit(x, weight, plan["groups"]):
         if folds(x, weight, plan):
-            return folded(x, weight, plan)
+            return _add_bias(folded(x, weight, plan), bias)
         if not all(map(is_even, plan["padding"], plan["stride"])):  # libraries pad evenly
-            return padded_first(x, weight, plan)
-    return CONVOLUTION(x, weight, **plan)
+            x, plan = padded_first(x, plan)
+        return _biased(CONVOLUTION, x, weight, bias, plan)
+    return _add_bias(CONVOLUTION(x, weight, **plan), bias)
 
 
-def padded_first(x: Tensor, weight: Tensor, plan: dict[str, Any]) -> Tensor:
-    """A convolution of images that are padded, or cut, before it."""
+def padded_first(x: Tensor, plan: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
+    """Images that are padded, or cut, before a convolution, and what is left of its parameters."""
     padded = x.constant_pad([(0, 0), (0, 0), *plan["padding"]], 0)
-    none = ((0, 0),) * len(plan["padding"])
-    return CONVOLUTION(padded, weight, **{**plan, "padding": none})
+    return padded, {**plan, "padding": ((0, 0),) * len(plan["padding"])}
 
 
 def _fit(x: Tensor, weight: Tensor, groups: int) -> bool:
@@ -308,15 +307,12 @@ def convolve_transpose(
             f"{name}: given input size per channel: ({_times(x.shape[2:])}), calculated output "
             f"size per channel: ({_times(sizes)}). Output size is too small"
         )
-    out = CONVOLUTION_TRANSPOSE(
-        x,
-        weight,
-        stride=strides,
-        padding=tuple((p, p - e) for p, e in zip(pads, extra, strict=True)),
-        dilation=dilations,
-        groups=groups,
-    )
-    out = _add_bias(out, bias)
+    padding = tuple((p, p - e) for p, e in zip(pads, extra, strict=True))
+    plan = {"stride": strides, "padding": padding, "dilation": dilations, "groups": groups}
+    if x.shape[1] == weight.shape[0]:
+        out = _biased(CONVOLUTION_TRANSPOSE, x, weight, bias, plan)
+    else:  # which the record refuses
+        out = CONVOLUTION_TRANSPOSE(x, weight, **plan)
     return out if x is input else out.squeeze(0)
 
 

@@ -151,6 +151,7 @@ def _whole_vjp(g: Tensor, index: Tensor, begins: Tensor, x_spec: Spec, mode: str
 EMBEDDING_BAG_WHOLE: Record = composite(
     "embedding_bag_whole", _bags, _whole_vjp, None, None, operands=("x", "index", "begins"),
     fragment="device", indexed="read",
+    pulls_views=True,  # its rule is a kernel of the eager table's, which no program has
     by_table=lambda operands, _: _are_short(operands[1]._array.size, operands[2]._array.size),
 )  # fmt: skip
 EMBEDDING_BAG_SPREAD: Record = composite(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import DTypeError
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.rng import generator_for
 from adjoint.engine.ops.elementwise.bounds import CLAMP, RELU, hardshrink, prelu
 from adjoint.engine.ops.elementwise.condition import WHERE, filled
 from adjoint.engine.ops.nn.activations import activation
 from adjoint.engine.ops.nn.common import BOTH, FUNCTIONAL, apply, require_floating
-from adjoint.engine.ops.random.random import draw
+from adjoint.engine.ops.random.random import RANDOM, blocks, draw, word_bits
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -219,16 +225,39 @@ def threshold_function(input: Tensor, threshold: float, value: float) -> Tensor:
     return _threshold(input, threshold, value)
 
 
+def _sloped_by_place(
+    x: Tensor, y: Tensor, seed: Any, offset: Any, args: tuple[float, float]
+) -> Tensor:
+    slopes = RANDOM(
+        seed, offset, law="uniform", args=args, shape=tuple(x.shape), dtype=x.dtype,
+        device=x.device,
+    )  # fmt: skip
+    return WHERE(y > 0, x, x * slopes)
+
+
+# SLOPED(x, y, seed, offset of the draw): x, times slopes where y is negative; on a GPU one kernel,
+# which draws again for the gradient.
+SLOPED: Record = composite(
+    "sloped",
+    _sloped_by_place,
+    lambda g, y, seed, offset, args: SLOPED(g, y, seed, offset, args=args),
+    None,
+    None,
+    None,
+    operands=("x", "y", "seed", "offset"),
+    fragment="device",
+    given_a_draw=True,
+    keeps_layout="first",
+)
+
+
 def _random_slopes(input: Tensor, lower: float, upper: float) -> Tensor:
-    slopes = draw(
-        "rrelu",
-        "uniform",
-        (float(lower), float(upper)),
-        tuple(input.shape),
-        input.dtype,
-        input.device,
-        None,
-    )
+    args, shape = (float(lower), float(upper)), tuple(input.shape)
+    if input._array.__class__ in DEVICE_LAYOUTS and CONTEXT.settled:
+        count = blocks(prod(shape), word_bits("uniform", input.dtype))
+        place = generator_for("rrelu", None, input.device).draw(count)
+        return SLOPED(input, input.detach(), *place, args=args)
+    slopes = draw("rrelu", "uniform", args, shape, input.dtype, input.device, None)
     return WHERE(input > 0, input, input * slopes)
 
 

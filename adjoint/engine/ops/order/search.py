@@ -38,7 +38,7 @@ SEARCHSORTED: Record = primitive(
     None,
     batch=_search_batch,
     rounding="exact",
-    fragment="host_looped",
+    fragment="looped",
 )
 ISIN = primitive(
     "isin",

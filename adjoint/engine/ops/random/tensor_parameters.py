@@ -7,20 +7,29 @@ smoothly on the parameters: as in PyTorch its derivative is zero.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeError, DTypeValueError, ShapeError
-from adjoint.engine.core.operations.families import elementwise, primitive
+from adjoint.engine.core.operations.families import composite, elementwise, primitive
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec, broadcast_shapes
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.rng import Generator
+from adjoint.engine.core.state.rng import Generator, generator_for
 from adjoint.engine.ops.common.arguments import need_tensor, sizes, whole
 from adjoint.engine.ops.create.creation import finish
-from adjoint.engine.ops.random.random import check_inexact, create, draw
+from adjoint.engine.ops.random.random import (
+    RANDOM,
+    blocks,
+    check_inexact,
+    create,
+    draw,
+    word_bits,
+)
 from adjoint.engine.ops.random.samplers import fill, standard
 
 if TYPE_CHECKING:
@@ -92,7 +101,6 @@ MULTINOMIAL = primitive(
     batched_params=lambda params, size: params,
     draws=True,
     fragment="composed",
-    by_library=True,
 )
 
 
@@ -105,9 +113,46 @@ def _words(name: str, shape: tuple[int, ...], like: Tensor, generator: Any) -> T
     return draw(name, "bits", (), shape, dt.int64, like.device, generator)
 
 
+def _law_of_fractions(p: Tensor) -> tuple[str, tuple[float, ...]]:
+    return ("uniform", (0.0, 1.0)) if p.dtype is dt.float64 else ("fraction", ())
+
+
 def _fractions(shape: tuple[int, ...], p: Tensor, generator: Any) -> Tensor:
-    law, args = ("uniform", (0.0, 1.0)) if p.dtype is dt.float64 else ("fraction", ())
+    law, args = _law_of_fractions(p)
     return draw("bernoulli", law, args, shape, dt.float64, p.device, generator)
+
+
+def _bernoulli_by_place(p: Tensor, seed: Any, offset: Any) -> Tensor:
+    law, args = _law_of_fractions(p)
+    fractions = RANDOM(
+        seed, offset, law=law, args=args, shape=tuple(p.shape), dtype=dt.float64, device=p.device
+    )
+    return BERNOULLI(fractions, p)
+
+
+# BERNOULLI_DRAWN(p, seed, offset of the draw): on a GPU one kernel, which draws what it compares.
+BERNOULLI_DRAWN: Record = composite(
+    "bernoulli_drawn",
+    _bernoulli_by_place,
+    None,
+    None,
+    None,
+    operands=("x", "seed", "offset"),
+    fails="values",
+    fragment="device",
+    given_a_draw=True,
+)
+
+
+def _bernoulli(p: Tensor, generator: Any) -> Tensor:
+    """1 with probabilities, else 0: row by row, however those lie."""
+    at_once = p._array.__class__ in DEVICE_LAYOUTS and CONTEXT.settled
+    if at_once and p._array.flags.c_contiguous:
+        law, _ = _law_of_fractions(p)
+        count = blocks(prod(p.shape), word_bits(law, dt.float64))
+        place = generator_for("bernoulli", generator, p.device).draw(count)
+        return BERNOULLI_DRAWN(p, *place)
+    return BERNOULLI(_fractions(tuple(p.shape), p, generator), p)
 
 
 @public(method=True, out=True)
@@ -128,7 +173,7 @@ def bernoulli(
             f"bernoulli: not implemented for {input.dtype.name!r}: the probabilities must be "
             "floating-point. Convert them, or pass p=."
         )
-    return BERNOULLI(_fractions(tuple(input.shape), input, generator), input)
+    return _bernoulli(input, generator)
 
 
 def _bernoulli_number(like: Tensor, p: float, generator: Generator | None) -> Tensor:
@@ -149,7 +194,7 @@ def bernoulli_fill(input: Tensor, p: Any = 0.5, *, generator: Generator | None =
             f"bernoulli_: expected probabilities tensor to have floating type, got {p.dtype.name}"
         )
     p = p.to(input.device).expand(tuple(input.shape))
-    return BERNOULLI(_fractions(tuple(input.shape), p, generator), p).to(input.dtype)
+    return _bernoulli(p, generator).to(input.dtype)
 
 
 @public()

@@ -23,7 +23,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -308,6 +308,36 @@ class Pools:
             return made
 
         return make if size and new is not None else lambda stream: asked()
+
+    def lender(self, index: int, size: int) -> Callable[[int, Callable[[int], None]], None]:
+        """What has a stream's work use memory that nobody has afterwards, given the stream and
+        what asks for the work, to which it tells the address.
+
+        A kept piece is lent as it is: what takes it next comes after that work in the stream.
+        """
+        serve, units = self.serve, (size + UNIT - 1) // UNIT
+        kept, waiting, allocator = self.kept, self.others.waiting, self.cupy.cuda.get_allocator
+        counts = counts_of(index)
+
+        def lend(stream: int, work: Callable[[int], None]) -> None:
+            rooms = kept.get((index, stream, units)) or []
+            room = None
+            if rooms and not (waiting or TRACKING.on) and allocator() is serve:
+                with suppress(IndexError):  # another thread has taken it
+                    room = rooms.pop()
+            if room is None:
+                memory = self.cupy.cuda.alloc(size)
+                work(memory.ptr)
+                return
+            for count, much in ((counts.blocks, 1), (counts.used, room[2])):
+                count.add(much)
+                count.current -= much
+            try:
+                work(room[1])
+            finally:
+                rooms.append(room)
+
+        return lend
 
     @cached_property
     def quick(self) -> tuple[Any, Any]:

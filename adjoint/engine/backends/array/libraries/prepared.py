@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.array.gpu.device_memory import POOLS
 from adjoint.engine.core.operations.record import Record
@@ -35,23 +33,24 @@ class Prepared:
 
     plan: Planned
     make: Callable[[int], Array]  # the result, given the current stream
-    room: Callable[[int], Array] | None  # memory to work in, the same way
+    # Has something done with the address of memory to work in, given the stream.
+    lend: Callable[[int, Callable[[int], None]], None] | None
     channels_last: bool
     copied: tuple[bool, bool]  # operands that lie otherwise than they must
 
     def __call__(self, x: Array, y: Array) -> Array:
-        stream = self.plan.owner.current().ptr
+        plan = self.plan
+        stream = plan.owner.current().ptr
         out = self.make(stream)
         if self.copied[0]:
             x = dense(x, self.channels_last)
         if self.copied[1]:
             y = dense(y, self.channels_last)
         addresses = x.data.ptr, y.data.ptr, out.data.ptr
-        if self.room is None:
-            self.plan(addresses, 0, stream)
+        if self.lend is None:
+            plan(addresses, 0, stream)
         else:
-            room = self.room(stream)
-            self.plan(addresses, room.data.ptr, stream)
+            self.lend(stream, lambda room: plan(addresses, room, stream))
         return out
 
 
@@ -59,14 +58,13 @@ def prepared_by(
     plan: Planned, x: Array, shape: Shape, channels_last: bool, copied: tuple[bool, bool]
 ) -> Prepared:
     """A plan with what makes its result, of the first operand's dtype on its device."""
-    maker, index = POOLS[0].maker, x.data.device_id
+    pools, index = POOLS[0], x.data.device_id
     steps = last_steps(shape, x.dtype.itemsize)[1] if channels_last else None
-    make = maker(index, shape, x.dtype, steps)
-    room = maker(index, (plan.workspace,), BYTES) if plan.workspace else None
-    return Prepared(plan, make, room, channels_last, copied)
+    make = pools.maker(index, shape, x.dtype, steps)
+    lend = pools.lender(index, plan.workspace) if plan.workspace else None
+    return Prepared(plan, make, lend, channels_last, copied)
 
 
-BYTES = np.dtype(np.uint8)
 PREPARED: dict[Any, Prepared | None] = {}
 BENCHMARK = "backends.cudnn.benchmark"  # the switch that has plans timed
 # Of records with kernels of our own: what prepares one for arrays and parameters, by name.

@@ -7,8 +7,9 @@ Note [faults of programs]
     `synchronize`), or at the latest by the next call of the program that finds the status, of which
     each call ends with a copy to the host. Others do not see that status, and might write what a
     program has made: so those that write no state are waited for before anything is differentiated,
-    before a tensor on a GPU is written in place, before an optimizer's update, and before a call of
-    a program that writes. With `ADJOINT_LAUNCH_BLOCKING=1` each call waits and raises itself.
+    before a tensor on a GPU is written in place (by NCCL too), before an optimizer's update, and
+    before a call of a program that writes. Before memory is handed to another library, all that was
+    found is raised. With `ADJOINT_LAUNCH_BLOCKING=1` each call waits and raises itself.
 """
 
 from __future__ import annotations

@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.kernels.reduce.reduction import widen
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.libraries.steps import WITH_BIAS, with_bias
+from adjoint.engine.backends.array.table import kernel_for, lowers
 from adjoint.engine.core.state.loading import brought
 from adjoint.engine.ops.image import convolution as ops
+from adjoint.engine.ops.image.biased_convolution import BIASED
+from adjoint.engine.tensor.tensor import wrap
 
 Array = Any
 Shape = tuple[int, ...]
@@ -205,3 +208,22 @@ def convolution_weight(
             block = channels_first(y[part]).reshape((groups, outputs // groups, n * places))
             total += xp.matmul(block, columns.swapaxes(1, 2))
     return total.reshape((outputs, channels // groups, *kernel)).astype(dtype, copy=False)
+
+
+def biased(record: Any) -> Any:
+    """The kernel of a convolution with a bias after it."""
+
+    def kernel(xp: Any, x: Array, y: Array, bias: Array, **geometry: Any) -> Array:
+        whole: Any = kernel_for(record, xp)
+        out = whole(x, y, **geometry)
+        if xp.__name__ == "cupy":
+            return with_bias(wrap(out), wrap(bias))._array
+        out += bias.reshape((-1, *(1,) * (out.ndim - 2)))
+        return out
+
+    return kernel
+
+
+for _record in (ops.CONVOLUTION, ops.CONVOLUTION_TRANSPOSE):
+    lowers(BIASED[_record.name])(biased(_record))
+    WITH_BIAS[f"biased_{_record.name}"] = _record

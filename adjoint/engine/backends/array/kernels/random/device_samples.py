@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.gpu.reports import REPORT, Report, fault_of
 from adjoint.engine.backends.array.kernels.random import portable
 from adjoint.engine.backends.array.kernels.random.philox import LOW, rounds_text
+from adjoint.engine.ops.random.tensor_parameters import NEGATIVE_RATE
 
 Array = Any
 # The key of the streams that words name; any fixed number will do (these are digits of pi).
@@ -219,26 +221,56 @@ __device__ double gamma_of(word id, double a, double least) {{
     )
 
 
-@lru_cache(maxsize=3)
-def _kernel(xp: Any, name: str, parameters: str) -> Any:
-    names = ", ".join(parameters.split())
-    typed = ", ".join(f"float64 {name}" for name in parameters.split())
+# What each is called with, after the word of each sample, and its text.
+LAWS = {
+    "poisson": (("mean",), "poisson_of(id, (double)mean)"),
+    "binomial": (("count", "chance"), "binomial_of(id, floor((double)count), (double)chance)"),
+    "gamma": (("shape",), "gamma_of(id, (double)shape, least)"),
+}
+CHECKED = "if (!(mean >= 0)) report((unsigned long long*)status, code, bits, 0);"
+
+
+@lru_cache(maxsize=6)
+def _kernel(xp: Any, name: str, kind: str) -> Any:
+    """One launch from words and parameters of a dtype to samples of it."""
+    parameters, text = LAWS[name]
+    given = ["uint64 id", *[f"{kind} {parameter}" for parameter in parameters]]
+    check = ""
+    if name == "poisson":
+        given += ["uint64 status", "int64 code", "int32 bits"]
+        check = CHECKED
+    if name == "gamma":
+        given += ["float64 least"]
     return xp.ElementwiseKernel(
-        f"uint64 id, {typed}", "float64 sample", f"sample = {name}_of(id, {names});",
-        f"adjoint_{name}", preamble=preamble(), options=("--fmad=false",),
+        ", ".join(given), f"{kind} sample", f"{check} sample = {text};", f"adjoint_{name}",
+        preamble=REPORT + preamble(), options=("--fmad=false",),
     )  # fmt: skip
 
 
-def poisson(xp: Any, ids: Array, mean: Array) -> Array:
-    """Counts of a mean each, which is not negative."""
-    return _kernel(xp, "poisson", "mean")(ids, mean)
+def _sampled(xp: Any, name: str, words: Array, given: tuple[Array, ...], *rest: Any) -> Array:
+    """Samples in the dtype of the parameters; of halves they are rounded once, at the end."""
+    dtype = given[0].dtype
+    kind = "float32" if dtype == np.float32 else "float64"
+    wide = [x.astype(kind, copy=False) for x in given]
+    shape = np.broadcast_shapes(words.shape, *[x.shape for x in wide])
+    out = xp.empty(shape, kind)
+    _kernel(xp, name, kind)(words.view(np.uint64), *wide, *rest, out)
+    return out.astype(dtype, copy=False)
 
 
-def binomial(xp: Any, ids: Array, count: Array, probability: Array) -> Array:
+def poisson(xp: Any, words: Array, rate: Array) -> Array:
+    """Counts of a rate each; one that is negative is reported (Note [late faults])."""
+    report = Report(xp, words.data.device_id, fault_of(RuntimeError(NEGATIVE_RATE)))
+    out = _sampled(xp, "poisson", words, (rate,), *report.words)
+    report.look()
+    return out
+
+
+def binomial(xp: Any, words: Array, count: Array, chance: Array) -> Array:
     """How many of `count`, a whole number, come about."""
-    return _kernel(xp, "binomial", "count probability")(ids, count, probability)
+    return _sampled(xp, "binomial", words, (count, chance))
 
 
-def gamma(xp: Any, ids: Array, shape: Array, least: float) -> Array:
+def gamma(xp: Any, words: Array, shape: Array, least: float) -> Array:
     """Samples of a shape each, `least` at least."""
-    return _kernel(xp, "gamma", "shape least")(ids, shape, least)
+    return _sampled(xp, "gamma", words, (shape,), least)

@@ -26,12 +26,12 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(80)
 
 @lowers(STANDARD_GAMMA)
 def standard_gamma(xp: Any, words: Array, shape: Array) -> Array:
+    tiny = float(np.finfo(np.float64 if shape.dtype.itemsize == 8 else np.float32).tiny)
+    if on_device(xp):
+        return device_samples.gamma(xp, words, shape, tiny)
     full = np.broadcast_shapes(words.shape, shape.shape)
     ids = xp.broadcast_to(words, full).reshape(-1).view(np.uint64)
     a = xp.broadcast_to(shape, full).reshape(-1).astype(np.float64)
-    tiny = float(np.finfo(np.float64 if shape.dtype.itemsize == 8 else np.float32).tiny)
-    if on_device(xp):
-        return device_samples.gamma(xp, ids, a, tiny).reshape(full).astype(shape.dtype)
     small = a < 1.0
     d = xp.where(small, a + 1.0, a) - 1.0 / 3.0
     c = 1.0 / xp.sqrt(d * 9.0)

@@ -136,13 +136,13 @@ def _by_size(
 
 @lowers(POISSON)
 def poisson(xp: Any, words: Array, rate: Array) -> Array:
+    if on_device(xp):
+        return device_samples.poisson(xp, words, rate)
     shape = np.broadcast_shapes(words.shape, rate.shape)
     ids = xp.broadcast_to(words, shape).reshape(-1).view(np.uint64)
     means = xp.broadcast_to(rate, shape).reshape(-1).astype(np.float64)
     if not xp.all(means >= 0):
         raise RuntimeError(NEGATIVE_RATE)
-    if on_device(xp):
-        return device_samples.poisson(xp, ids, means).reshape(shape).astype(rate.dtype)
 
     def low(where: Array) -> Array:
         mean = means[where]
@@ -202,12 +202,12 @@ def binomial_by_rejection(xp: Any, words: Array, n: Array, p: Array) -> Array:
 
 @lowers(BINOMIAL)
 def binomial(xp: Any, words: Array, count: Array, prob: Array) -> Array:
+    if on_device(xp):
+        return device_samples.binomial(xp, words, count, prob)
     shape = np.broadcast_shapes(words.shape, count.shape, prob.shape)
     ids = xp.broadcast_to(words, shape).reshape(-1).view(np.uint64)
     n = xp.floor(xp.broadcast_to(count, shape).reshape(-1).astype(np.float64))
     p = xp.broadcast_to(prob, shape).reshape(-1).astype(np.float64)
-    if on_device(xp):
-        return device_samples.binomial(xp, ids, n, p).reshape(shape).astype(count.dtype)
     flipped = p > 0.5
     q = xp.where(flipped, 1.0 - p, p)
     drawn = (n > 0) & (q > 0)

@@ -1,0 +1,74 @@
+"""Searches and choices as loops of a GPU's kernels.
+
+A search in a sorted sequence is so many steps of reading one element and going on in one half, all
+of them in the kernel that reads what is searched for: no launch of its own, and nothing waits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.graph.forms.searching import multinomial
+from adjoint.engine.graph.forms.writing import FormWriter
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
+from adjoint.engine.graph.sizes.extents import is_extent
+from adjoint.engine.tensor.tensor import Tensor
+
+STEPS = 24  # of a search: the text of a kernel has each of them
+
+
+def bisected(sequence: Tensor, values: Tensor, right: bool) -> Tensor:
+    """The steps of the eager table's `bisect`: each reads what the one before has found."""
+    count = int(sequence.shape[-1])
+    common = common_dtype((sequence, values))
+    sequence, values = sequence.to(common), values.to(common)
+    low = values.new_zeros(values.shape, dtype=int64)
+    high = values.new_full(values.shape, count, dtype=int64)
+    for _ in range(count.bit_length()):
+        middle = (low + high) // 2
+        at = middle.clamp(0, count - 1)
+        found = sequence[at] if sequence.ndim == 1 else sequence.gather(-1, at)
+        # Written so that a NaN is passed by, and goes to the end.
+        passed = (found > values if right else found >= values).logical_not()
+        later = passed & (low < high)
+        low, high = (
+            (middle + 1).where(later, low),
+            high.where(later | (low >= high), middle),
+        )
+    return low
+
+
+WRITTEN: dict[str, Any] = {"multinomial": multinomial, "searchsorted": bisected}
+
+
+def with_searches(graph: DataflowGraph) -> DataflowGraph:
+    """A graph with these written in it: choices search, so they come first."""
+    for name in WRITTEN:
+        if any(node.record.name == name and is_known(node) for node in graph.nodes):
+            graph = written(graph, name)
+    return graph
+
+
+def written(graph: DataflowGraph, name: str) -> DataflowGraph:
+    """A graph with all nodes of one name written out."""
+    writer = FormWriter(WRITTEN)
+
+    def visit(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Any:
+        chosen = node.record.name == name and is_known(node)
+        return writer.visit(builder, node, inputs) if chosen else None
+
+    return rebuild(graph, visit)
+
+
+def is_known(node: Node) -> bool:
+    """Whether it is known how many steps there are, and they are not too many."""
+    first = node.inputs[0].spec
+    specs = [v.spec for v in (*node.inputs, *node.outputs) if isinstance(v, Value)]
+    if first.dtype.is_complex or any(is_extent(n) for n in first.shape):
+        return False
+    if any(not is_extent(n) and n == 0 for spec in specs for n in spec.shape):
+        return False
+    return int(first.shape[-1]).bit_length() <= STEPS
