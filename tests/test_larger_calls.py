@@ -78,13 +78,13 @@ def looked_at(owner: Any, calls: int) -> list[bool]:
 
 
 @pytest.fixture
-def attention(monkeypatch: pytest.MonkeyPatch) -> Any:
+def newcomers(monkeypatch: pytest.MonkeyPatch) -> Any:
     """One that nobody else asks for."""
-    monkeypatch.setattr(small_calls, "ATTENTION", small_calls.Attention())
-    return small_calls.ATTENTION
+    monkeypatch.setattr(small_calls, "NEWCOMERS", small_calls.Newcomers())
+    return small_calls.NEWCOMERS
 
 
-def test_programs_are_looked_for_at_first_calls_and_at_each_of_a_step(attention: Any) -> None:
+def test_programs_are_looked_for_at_first_calls_and_at_each_of_a_step(newcomers: Any) -> None:
     """However many a step has: none of them is passed over for ever."""
     for period in (2, 3, 4, 5, 7, 8, 12, 13, 16, 21, 32):
         seen = looked_at(SimpleNamespace(seen=0), FIRST + 40 * EVERY * period)
@@ -92,23 +92,23 @@ def test_programs_are_looked_for_at_first_calls_and_at_each_of_a_step(attention:
         later = seen[FIRST:]
         assert all(any(later[k::period]) for k in range(period)), period
         assert abs(sum(later) / len(later) * EVERY - 1) < 0.1
-    assert len(attention.tired) == 11
+    assert len(newcomers.tired) == 11
 
 
-def test_new_parameters_have_calls_looked_at_as_at_first(attention: Any) -> None:
+def test_new_parameters_have_calls_looked_at_as_at_first(newcomers: Any) -> None:
     owner = SimpleNamespace(seen=0)
     looked_at(owner, 2 * FIRST)
     before = looked_at(owner, 8 * EVERY)
-    attention.begins_anew = True
+    newcomers.begins_anew = True
     after = looked_at(owner, 8 * EVERY)
     assert sum(after) > 2 * sum(before)
-    assert not attention.begins_anew
+    assert not newcomers.begins_anew
 
 
 def test_a_parameter_is_something_new() -> None:
-    small_calls.ATTENTION.begins_anew = False
+    small_calls.NEWCOMERS.begins_anew = False
     ad.nn.Linear(2, 3)
-    assert small_calls.ATTENTION.begins_anew
+    assert small_calls.NEWCOMERS.begins_anew
 
 
 def test_a_step_is_of_programs_from_its_fifth_time_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.overrides import disabled_torch_function
-from adjoint.engine.core.operations.small_calls import ATTENTION
+from adjoint.engine.core.operations.small_calls import NEWCOMERS
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.tensor.reading.printing import to_string
@@ -63,7 +63,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             if hasattr(kind, "__torch_dispatch__"):  # what it stands for is in its attributes
                 instance.__dict__.update(data.__dict__)
             instance._is_param = True
-        ATTENTION.begins_anew = True
+        NEWCOMERS.begins_anew = True
         return instance.requires_grad_(requires_grad)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

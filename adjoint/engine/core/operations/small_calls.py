@@ -175,7 +175,7 @@ _WORD = 1 << 32
 _GOLDEN = 0x9E3779B1  # of a word, the golden section
 
 
-class Attention:
+class Newcomers:
     """Whose calls are looked at less often by now, and whether all are to be as at first."""
 
     __slots__ = ("begins_anew", "tired")
@@ -185,7 +185,7 @@ class Attention:
         self.begins_anew = False
 
 
-ATTENTION = Attention()
+NEWCOMERS = Newcomers()
 
 
 def is_looked_at(owner: Any) -> bool:
@@ -199,12 +199,12 @@ def is_looked_at(owner: Any) -> bool:
     if seen <= FIRST:
         return True
     if seen == FIRST + 1:
-        ATTENTION.tired.append(owner)
+        NEWCOMERS.tired.append(owner)
     if (seen * _GOLDEN % _WORD) * EVERY >= _WORD:
         return False
-    if ATTENTION.begins_anew:
-        ATTENTION.begins_anew = False
-        tired, ATTENTION.tired = ATTENTION.tired, []
+    if NEWCOMERS.begins_anew:
+        NEWCOMERS.begins_anew = False
+        tired, NEWCOMERS.tired = NEWCOMERS.tired, []
         for each in tired:
             each.seen = 0
     return True
