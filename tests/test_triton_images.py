@@ -205,14 +205,19 @@ def test_padding_before_a_convolution_is_the_same(shape: Any, kernel: Any, dilat
         y = convolve(image, weight)
         return y, *ad.autograd.grad((y * y.sin()).sum(), (image, weight))
 
-    got = run(lambda x, w: functions.padded_first(x, w, plan))
+    def padded(x: Any, w: Any) -> Any:
+        image, rest = functions.padded_first(x, plan)
+        return functions.CONVOLUTION(image, w, **rest)
+
+    got = run(padded)
     want = run(lambda x, w: F.conv2d(x, w, padding="same", dilation=dilation, groups=2))
     for a, b in zip(got, want, strict=True):
         ad.testing.assert_close(a, b, check_stride=False)
 
 
 def test_the_first_layer_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functions, "_convolved", functions.folded)
+    fold = lambda x, w, bias, plan: functions.folded(x, w, plan)
+    monkeypatch.setattr(functions, "_convolved", fold)
     x, w = ad.randn(2, 3, 16, 16).bfloat16(), ad.randn(8, 3, 7, 7).bfloat16().requires_grad_()
 
     def step(x: Any, w: Any) -> Any:
