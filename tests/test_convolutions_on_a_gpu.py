@@ -5,37 +5,20 @@ Without a GPU they run on stand-ins by Triton's interpreter, in a process of its
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import convolutions_on_a_gpu as calls
-
-ROOT = Path(__file__).parent.parent
-HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
-
+from tests.interpreted_process import needs_interpreter, run_by_interpreter
 
 QUICK = ("conv2d", "transposed")
 
 
-@pytest.mark.skipif(not HAS_TRITON, reason="the interpreter needs Triton and SciPy")
+@needs_interpreter
 @pytest.mark.parametrize("names", [QUICK, pytest.param((), marks=pytest.mark.slow)], ids=len)
 def test_interpreted(names: tuple[str, ...]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.convolutions_on_a_gpu", *names],
-        cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "all cases hold" in done.stdout
+    run_by_interpreter("tests.convolutions_on_a_gpu", *names, says="all cases hold")
 
 
 @pytest.mark.cuda

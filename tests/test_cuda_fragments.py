@@ -6,12 +6,6 @@ Without a GPU they run on a stand-in for CuPy by Triton's interpreter, in a proc
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests.cuda_fragment_cases import (
@@ -28,27 +22,15 @@ from tests.cuda_fragment_cases import (
     check_random_lengths,
     check_sizes,
 )
-
-ROOT = Path(__file__).parent.parent
-NEEDED = "the interpreter needs Triton and SciPy"
-HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
+from tests.interpreted_process import needs_interpreter, run_by_interpreter
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_TRITON, reason=NEEDED)
+@needs_interpreter
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_fragments_interpreted(dtype: str) -> None:
     """All cases in one process, since Triton decides there and then whether it interprets."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.cuda_fragment_cases", dtype],
-        cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "all cases hold" in done.stdout
+    run_by_interpreter("tests.cuda_fragment_cases", dtype, says="all cases hold")
 
 
 @pytest.mark.cuda

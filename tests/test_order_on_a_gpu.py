@@ -5,34 +5,17 @@ Without a GPU they run on a stand-in by Triton's interpreter, in a process of it
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from adjoint.engine.backends.array.kernels.order.radix import ELEMENTS
+from tests.interpreted_process import needs_interpreter, run_by_interpreter
 from tests.order_on_a_gpu import DTYPES, LINES, LONG, SHAPES, check, check_line
-
-ROOT = Path(__file__).parent.parent
-HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_TRITON, reason="the interpreter needs Triton and SciPy")
+@needs_interpreter
 def test_lines_interpreted() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.order_on_a_gpu"],
-        cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "all cases hold" in done.stdout
+    run_by_interpreter("tests.order_on_a_gpu", says="all cases hold")
 
 
 @pytest.mark.cuda

@@ -5,12 +5,7 @@ Without a GPU they run on a stand-in by Triton's interpreter, in a process of it
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -23,9 +18,7 @@ from adjoint.engine.graph.eager import device_straight
 from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 from tests import small_calls_on_a_gpu as calls
-
-ROOT = Path(__file__).parent.parent
-HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
+from tests.interpreted_process import needs_interpreter, run_by_interpreter
 
 
 @pytest.fixture(autouse=True)
@@ -116,18 +109,9 @@ def test_memory_that_others_own_may_be_the_same() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_TRITON, reason="the interpreter needs Triton and SciPy")
+@needs_interpreter
 def test_calls_interpreted() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.small_calls_on_a_gpu"],
-        cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "all cases hold" in done.stdout
+    run_by_interpreter("tests.small_calls_on_a_gpu", says="all cases hold")
 
 
 @pytest.mark.cuda

@@ -5,42 +5,24 @@ Without a GPU they are made on a stand-in that lays them out as CuPy does, in a 
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
+from tests.interpreted_process import needs_interpreter, run_by_interpreter
 from tests.strides_on_a_gpu import FEW, check
-
-ROOT = Path(__file__).parent.parent
-NEEDED = "the stand-in needs Triton and SciPy"
-HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
 
 
 def interpreted(paths: tuple[str, ...]) -> None:
     """Samples of these functions; of all functions without any."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.strides_on_a_gpu", *paths],
-        cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "all lie alike" in done.stdout
+    run_by_interpreter("tests.strides_on_a_gpu", *paths, says="all lie alike", strict=False)
 
 
-@pytest.mark.skipif(not HAS_TRITON, reason=NEEDED)
+@needs_interpreter
 def test_some_lie_alike() -> None:
     interpreted(("exp", "add", "frexp", "i0", "sum", "cumsum", "Tensor.expand"))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_TRITON, reason=NEEDED)
+@needs_interpreter
 def test_more_lie_alike() -> None:
     interpreted(FEW)
 
