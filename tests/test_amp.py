@@ -334,3 +334,15 @@ def test_what_autocast_casts_is_not_left_alone() -> None:
         assert F.scaled_dot_product_attention(y, y, y).dtype is ad.bfloat16
         assert F.mse_loss(x.bfloat16(), x.bfloat16()).dtype is ad.float32
         assert ad.cat([x, x.bfloat16()]).dtype is ad.float32
+
+
+def test_sums_of_all_products_are_not_cast() -> None:
+    x, y = ad.arange(4.0) + 1 / 3, ad.arange(4.0) / 7
+    square, other = x.reshape(2, 2), y.reshape(2, 2)
+    with ad.autocast("cpu", dtype=ad.bfloat16):
+        whole = [ad.inner(x, y), ad.tensordot(x, y, 1), ad.tensordot(square, other, 2)]
+        turned = ad.tensordot(square, other.t(), ([0, 1], [1, 0]))
+        rows = [ad.inner(square, other), ad.tensordot(square, other, 1)]
+    for got in (*whole, turned):
+        ad.testing.assert_close(got, (x * y).sum())
+    assert {got.dtype for got in rows} == {ad.bfloat16}

@@ -254,3 +254,8 @@ def test_dot_with_and_without_gradients(dtype: Any, size: int) -> None:
         assert out.shape == ()
         assert out.dtype is dtype
         assert abs(out.item() - want) <= within
+
+
+def test_tensordot_of_no_dimensions_is_the_product() -> None:
+    assert ad.tensordot(ad.tensor(3), ad.tensor(4), 0).item() == 12
+    assert ad.tensordot(ad.ones(2), ad.tensor(4.0), 0).tolist() == [4, 4]

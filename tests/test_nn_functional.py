@@ -435,3 +435,15 @@ def test_linear_takes_a_weight_of_one_dimension(shape: Any, dtype: Any, tracked:
         assert weight.grad is not None
         assert x.grad.tolist() == ad.tensor([2.0, -1.0]).expand(shape).tolist()
         assert weight.grad.tolist() == x.detach().reshape(-1, 2).sum(0).tolist()
+
+
+@pytest.mark.parametrize("rows", [(), (5,), (2, 5), (2, 0)])
+def test_linear_of_no_features_is_the_bias(rows: tuple[int, ...]) -> None:
+    x, weight = (ad.ones(*shape, 0, requires_grad=True) for shape in (rows, (3,)))
+    bias = ad.tensor([1.0, 2.0, 3.0])
+    for linear in (F.linear, ad.compile(F.linear)):
+        assert linear(x, weight, bias).tolist() == bias.expand(*rows, 3).tolist()
+    F.linear(x, weight, bias).sum().backward()
+    assert x.grad is not None
+    assert weight.grad is not None
+    assert (x.grad.shape, weight.grad.shape) == ((*rows, 0), (3, 0))

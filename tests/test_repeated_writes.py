@@ -30,6 +30,7 @@ ALLOWED: dict[str, tuple[Write, list[float]]] = {
     "masked_fill by a tensor": (lambda x: x.masked_fill_(ON[:, :1], ad.tensor(7.0)), [7, 1, 2]),
     "index_fill": (lambda x: x.index_fill_(0, ad.tensor([2]), 7), [0, 1, 7]),
     "index_fill of columns": (lambda x: x.index_fill_(1, ad.tensor([2]), 7), [7, 7, 7]),
+    "index_fill from behind": (lambda x: x.index_fill_(-2, ad.tensor([-1, -3]), 7), [7, 1, 7]),
     "fill_diagonal": (lambda x: x.fill_diagonal_(7), [7, 7, 7]),
 }  # fmt: skip
 REFUSED: dict[str, Write] = {

@@ -6,6 +6,8 @@ Note [numbers beside halves]
     equal to 0.1 where it was made of it. Not so what a record names as `unrounded`: the second
     operand of a product or quotient, and factors that are numbers alone, are computed with in
     float32, as a learning rate should be. PyTorch's CPU does all of this so.
+    What `alpha` multiplies is rounded before it is added; that CPU rounds alpha itself, and the
+    multiple where it adds one by one (the end of a tensor, strided ones), so last bits differ.
 """
 
 from __future__ import annotations

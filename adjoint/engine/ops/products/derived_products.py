@@ -20,7 +20,7 @@ from adjoint.engine.core.operations.small_calls import FEW_ON_TAPE
 from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.elementwise.condition import WHERE
-from adjoint.engine.ops.products.matmul import MATMUL, check_dtypes, product
+from adjoint.engine.ops.products.matmul import MATMUL, check_dtypes, dot, product
 from adjoint.engine.ops.shape.join import stack
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
         )
     if input.ndim == other.ndim == 1:
         check_dtypes("inner", input, other)
-        return product(input, other)
+        return dot(input, other)  # which autocast leaves alone on the CPU
     return tensordot(input, other, ([-1], [-1]))
 
 
@@ -117,8 +117,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     free_b = [d for d in range(b.ndim) if d not in second]
     shape_a, shape_b = [a.shape[d] for d in free_a], [b.shape[d] for d in free_b]
     inner_size = prod(a.shape[d] for d in first)
-    left = a.permute(*free_a, *first).reshape((prod(shape_a), inner_size))
-    right = b.permute(*second, *free_b).reshape((inner_size, prod(shape_b)))
+    if not free_a and not free_b and first:
+        return dot(a.permute(*first).reshape(inner_size), b.permute(*second).reshape(inner_size))
+    left = a.permute((*free_a, *first)).reshape((prod(shape_a), inner_size))
+    right = b.permute((*second, *free_b)).reshape((inner_size, prod(shape_b)))
     return MATMUL(left, right).reshape((*shape_a, *shape_b))
 
 

@@ -83,7 +83,8 @@ def _fill_at(target: Tensor, dim: int, index: Tensor, value: Any) -> bool:
         return False
     index_fill(target, dim, index, value)  # says what is wrong
     filling = fill_value("index_fill", value, target)
-    put_once(target, lambda places: places.index_select(dim, index.long()), filling)
+    key = (*[slice(None)] * (dim % max(target.ndim, 1)), index.long())
+    put_once(target, lambda places: places[key], filling)
     return True
 
 

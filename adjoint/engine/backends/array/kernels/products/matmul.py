@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,8 @@ def linear(xp: Any, x: Any, y: Any, z: Any = None) -> Any:
     if z is not None and z.dtype != x.dtype:
         raise DTypeError(bias_of_another_dtype(x.dtype, z.dtype))
     if x.ndim > 2 and y.ndim == 2:  # one product of matrices, not one per leading index
-        out = matmul(xp, x.reshape(-1, x.shape[-1]), y.T).reshape(*x.shape[:-1], y.shape[0])
+        rows = prod(x.shape[:-1])  # of no features, -1 would say nothing
+        out = matmul(xp, x.reshape(rows, x.shape[-1]), y.T).reshape(*x.shape[:-1], y.shape[0])
     elif y.ndim == 1:
         out = matmul(xp, x, y[:, None])[..., 0]
     else:
