@@ -208,7 +208,7 @@ def test_a_modules_conversion_reaches_what_wrappers_hold(kind: type[Held]) -> No
         for dtype in (ad.float64, ad.bfloat16):
             layer.to(dtype)
             assert layer.weight is weight
-            assert type(weight) is kind
+            assert isinstance(weight, kind)
             assert weight.requires_grad
             assert weight.dtype is inside(weight).dtype is dtype
     finally:
