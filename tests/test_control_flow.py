@@ -490,6 +490,11 @@ def test_pytorchs_paths() -> None:
     assert ops.cond(ad.tensor(True), lambda: ad.ones(()), lambda: ad.zeros(())).item() == 1
     assert ops.while_loop(lambda n: n < 3, lambda n: (n + 1,), (ad.tensor(0),))[0].item() == 3
     assert ops.associative_scan is ad.associative_scan
+    pairs = ops.foreach_map(ad.lerp, [ad.zeros(()), ad.ones(())], [ad.ones(()), ad.ones(())], 0.5)
+    assert [x.item() for x in pairs] == [0.5, 1.0]
+    assert ops.foreach_map(ad.neg, ad.ones(())).item() == -1  # no list: once
+    with pytest.raises(RuntimeError, match="of one length, but got lengths"):
+        ops.foreach_map(ad.add, [ad.ones(())], [ad.ones(())] * 2)
 
 
 # -- random programs ----------------------------------------------------------------------------

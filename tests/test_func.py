@@ -498,3 +498,37 @@ def test_tangents_become_what_their_primals_are(own: str, given: str) -> None:
     ad.testing.assert_close(out.tangent, x.cos())
     with forward_ad.dual_level(), pytest.raises(RuntimeError, match="a different size than that"):
         forward_ad.make_dual(x, v[:1])
+
+
+def test_gradients_of_duals_carry_tangents() -> None:
+    from adjoint.autograd import forward_ad
+
+    x = ad.linspace(0.5, 1.5, 4, requires_grad=True)
+    w = ad.linspace(1.0, 2.0, 4, requires_grad=True)
+    v, h = ad.linspace(-1.0, 1.0, 4), ad.linspace(2.0, 3.0, 4)
+    with forward_ad.dual_level():
+        dual, seed = forward_ad.make_dual(x, v), forward_ad.make_dual(w.detach(), h)
+        middle = dual.exp()
+        loss = (middle**2 * w).sum()
+        by_x, by_w = ad.autograd.grad(loss, (dual, w), retain_graph=True)
+        with pytest.raises(RuntimeError, match="by the tensors handed to make_dual"):
+            ad.autograd.grad(loss, middle)  # whose tangent is made of it
+        (pulled,) = ad.autograd.grad(middle, x, seed)
+        found = [forward_ad.unpack_dual(g) for g in (by_x, by_w, pulled)]
+    e, e2 = x.exp(), (2 * x).exp()
+    wanted = [
+        (2 * w * e2, 4 * w * e2 * v),
+        (e2, 2 * e2 * v),
+        (w * e, (w * v + h) * e),
+    ]
+    for pair, expected in zip(found, wanted, strict=True):
+        ad.testing.assert_close(pair.primal, expected[0].detach())
+        ad.testing.assert_close(pair.tangent, expected[1].detach())
+
+
+def test_a_gradient_of_duals_refuses_a_tangent_on_the_tape() -> None:
+    from adjoint.autograd import forward_ad
+
+    x = ad.ones(3, requires_grad=True)
+    with forward_ad.dual_level(), pytest.raises(RuntimeError, match="Detach the tangent"):
+        ad.autograd.grad((forward_ad.make_dual(x, x * 2) ** 2).sum(), x)

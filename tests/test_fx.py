@@ -105,6 +105,25 @@ def test_programs_as_text() -> None:
     assert close(names["forward"](None, ad.ones(2, 3))["b"][0], ad.ones(2, 6))
 
 
+def test_a_transformers_methods_call_functions_with_proxies() -> None:
+    """In a process of its own: elsewhere a class that takes functions over was made already."""
+    program = """
+import adjoint as ad
+from adjoint import fx
+
+class Cosines(fx.Transformer):
+    def call_function(self, target, args, kwargs):
+        if target is ad.sin:
+            return ad.cos(*args)
+        return super().call_function(target, args, kwargs)
+
+traced = Cosines(fx.symbolic_trace(lambda x: ad.sin(x.neg()) + 1)).transform()
+assert traced(ad.zeros(())).item() == 2
+assert "cos" in traced.code
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_interpreter_transformer_and_shapes() -> None:
     net, x = Net(), ad.randn(2, 4)
     traced = fx.symbolic_trace(net)

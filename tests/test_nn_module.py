@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -363,3 +363,61 @@ def test_operations_among_class_attributes_are_not_bound() -> None:
     assert Net()(x).tolist() == [1.0, 3.0]
     assert Further()(x).equal(x.tanh() + 1)
     assert Net().away(x.reshape(1, 1, 2), ad.ones(1, 1, 2)).item() == 1.0
+
+
+@pytest.fixture
+def exchange() -> Iterator[None]:
+    ad.__future__.set_swap_module_params_on_conversion(True)
+    yield
+    ad.__future__.set_swap_module_params_on_conversion(False)
+
+
+@pytest.mark.usefixtures("exchange")
+def test_parameters_that_are_exchanged_stay_with_their_optimizer() -> None:
+    layer = nn.Linear(2, 1, bias=False)
+    weight, optimizer = layer.weight, ad.optim.SGD(layer.parameters(), lr=1.0)
+    layer(ad.ones(1, 2)).sum().backward()
+    layer.double()
+    assert layer.weight is weight
+    assert weight.dtype is weight.grad.dtype is ad.float64
+    layer.load_state_dict({"weight": ad.ones(1, 2)})
+    layer(ad.ones(1, 2, dtype=ad.float64)).sum().backward()
+    optimizer.step()
+    assert weight.tolist() == [[0.0, 0.0]]
+    layer.load_state_dict({"weight": ad.ones(1, 2)}, assign=True)
+    assert layer.weight is weight
+    assert weight.dtype is ad.float32
+    assert weight.requires_grad
+
+
+@pytest.mark.usefixtures("exchange")
+def test_a_class_says_what_becomes_of_a_loaded_tensor() -> None:
+    class Doubled(ad.Tensor):
+        def module_load(self, other: ad.Tensor, assign: bool = False) -> ad.Tensor:
+            return (other * 2).as_subclass(Doubled)
+
+    class Kept(ad.Tensor):
+        def module_load(self, other: ad.Tensor, assign: bool = False) -> ad.Tensor:
+            return other
+
+    layer = nn.Module()
+    layer.register_buffer("total", ad.zeros(2).as_subclass(Doubled))
+    layer.load_state_dict({"total": ad.ones(2)})
+    assert type(layer.total) is Doubled
+    assert layer.total.tolist() == [2, 2]
+    layer.total = ad.zeros(2).as_subclass(Kept)
+    with pytest.raises(RuntimeError, match="module_load returned one of self or other"):
+        layer.load_state_dict({"total": ad.ones(2)})
+
+
+def test_conversions_make_new_parameters_where_asked() -> None:
+    layer = nn.Linear(2, 1)
+    weight = layer.weight
+    ad.__future__.set_overwrite_module_params_on_conversion(True)
+    try:
+        layer.double()
+    finally:
+        ad.__future__.set_overwrite_module_params_on_conversion(False)
+    assert weight.dtype is ad.float32
+    assert layer.weight.dtype is ad.float64
+    assert isinstance(layer.weight, nn.Parameter)

@@ -185,3 +185,31 @@ def test_handlers_are_given_what_is_joined_as_one_list() -> None:
         ("cat.default", 2, ()),
         ("stack.default", 2, (1,)),
     ]
+
+
+class Flat(Held):
+    """One that says which tensors it is made of."""
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["elem"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Flat:
+        return Flat(inner["elem"])
+
+
+@pytest.mark.parametrize("kind", [Flat, Held])
+def test_a_modules_conversion_reaches_what_wrappers_hold(kind: type[Held]) -> None:
+    """Of a class that says what it holds by itself, of others where parameters are exchanged."""
+    layer = nn.Linear(2, 3)
+    layer.weight = weight = nn.Parameter(kind(layer.weight.detach()))
+    ad.__future__.set_swap_module_params_on_conversion(kind is Held)
+    try:
+        for dtype in (ad.float64, ad.bfloat16):
+            layer.to(dtype)
+            assert layer.weight is weight
+            assert isinstance(weight, kind)
+            assert weight.requires_grad
+            assert weight.dtype is inside(weight).dtype is dtype
+    finally:
+        ad.__future__.set_swap_module_params_on_conversion(False)

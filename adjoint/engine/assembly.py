@@ -218,6 +218,7 @@ SUBMODULES = (
     "_utils",
     "_higher_order_ops",
     "__config__",
+    "__future__",
     "accelerator",
     "amp",
     "ao",

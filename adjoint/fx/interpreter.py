@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.fx.graph import Graph
 from adjoint.fx.graph_module import GraphModule
 from adjoint.fx.node import Node, map_aggregate, map_arg
@@ -166,7 +167,11 @@ class Transformer(Interpreter):
 
     def transform(self) -> GraphModule:
         """The rewritten module."""
-        result = super().run(enable_io_processing=False)
+        OVERRIDES.enter(1)  # methods may hand proxies to functions of tensors
+        try:
+            result = super().run(enable_io_processing=False)
+        finally:
+            OVERRIDES.enter(-1)
         if result is not None:
             self.new_graph.output(
                 map_aggregate(result, lambda a: a.node if isinstance(a, Proxy) else a)

@@ -63,6 +63,12 @@ def as_subclass(self: Tensor, cls: type[Any]) -> Any:
     return converted
 
 
+@method
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What a module's tensor becomes when `other` is loaded, where parameters are exchanged."""
+    return other.detach() if assign else self.copy_(other).detach()
+
+
 def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:
     """A leaf of a subclass on a tensor's elements: how parameters of one's own are made."""
     return alias_noted(data).as_subclass(cls).requires_grad_(require_grad)

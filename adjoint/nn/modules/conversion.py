@@ -5,17 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
+from adjoint.__future__ import (
+    get_overwrite_module_params_on_conversion,
+    get_swap_module_params_on_conversion,
+)
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType, as_dtype
 from adjoint.engine.core.errors import DTypeTypeError
 from adjoint.engine.ops.create.creation import empty_like
+from adjoint.engine.tensor.identity import swap_tensors
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
     from adjoint.nn.modules.module import Module
+
+
+def _renewed(
+    parameter: Parameter, elements: Any, fn: Callable[[Any], Any], swap: bool
+) -> Parameter:
+    """A parameter of converted elements: another object, or one changed places with."""
+    grad = parameter.grad
+    with no_grad():
+        converted = Parameter(elements, requires_grad=parameter.requires_grad)
+        moved = None if grad is None else fn(grad).requires_grad_(grad.requires_grad)
+    if swap:
+        parameter.grad = None
+        swap_tensors(parameter, converted)
+        converted = parameter
+    converted.grad = moved
+    return converted
 
 
 class Conversion:
@@ -32,13 +53,16 @@ class Conversion:
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
         """Replace the elements of every parameter, gradient and buffer by fn of them.
 
-        A parameter stays the object it is, so that optimizers and ties keep hold of it.
+        A parameter stays the object it is, so that optimizers and ties keep hold of it, unless
+        `__future__.set_overwrite_module_params_on_conversion` says otherwise.
         """
         if recurse:
             for module in self.children():
                 module._apply(fn)
         parameter: Any
-        for parameter in self._parameters.values():
+        anew = get_overwrite_module_params_on_conversion()
+        swap = get_swap_module_params_on_conversion()
+        for name, parameter in self._parameters.items():
             if parameter is None:
                 continue
             if is_lazy(parameter):
@@ -46,7 +70,14 @@ class Conversion:
                 continue
             grad = parameter.grad
             with no_grad():
-                parameter.data = fn(parameter)
+                converted = fn(parameter)
+            # What holds tensors of its own has no elements that could be written over.
+            exchange = swap or hasattr(type(converted), "__tensor_flatten__")
+            if anew or exchange:
+                self._parameters[name] = _renewed(parameter, converted, fn, exchange)
+                continue
+            with no_grad():
+                parameter.data = converted
                 if grad is not None:
                     wanted = grad.requires_grad
                     grad.data = fn(grad)

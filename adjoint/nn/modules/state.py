@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from adjoint.__future__ import get_swap_module_params_on_conversion
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.tensor.identity import swap_tensors
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.parameter import Parameter, is_lazy
 
@@ -35,6 +37,21 @@ class IncompatibleKeys(_IncompatibleKeys):
         return super().__repr__().replace(type(self).__name__, "_IncompatibleKeys", 1)
 
     __str__ = __repr__
+
+
+def _swap_in(own: Tensor, given: Tensor, assign: bool) -> None:
+    """Make a module's tensor what `module_load` makes of the one given."""
+    loaded = own.module_load(given, assign=assign)  # type: ignore[attr-defined]
+    if loaded is own or loaded is given:
+        raise RuntimeError(
+            "module_load returned one of self or other, please .detach() the result if returning "
+            "one of the inputs in module_load"
+        )
+    if isinstance(own, Parameter):
+        if not isinstance(loaded, Parameter):
+            loaded = Parameter(loaded, requires_grad=own.requires_grad)
+        loaded.requires_grad_(own.requires_grad)
+    swap_tensors(own, loaded)
 
 
 class BoundHook:
@@ -243,14 +260,18 @@ class StateDict:
                 )
         elif is_lazy(given) and not assign:
             return None  # nothing known on either side
+        swap = get_swap_module_params_on_conversion()
         try:
-            if assign:
+            if swap:
+                with no_grad():
+                    _swap_in(own, given, assign)
+            elif assign:
                 self._assign_tensor(name, own, given)
             else:
                 with no_grad():
                     own.copy_(given)
         except Exception as error:
-            action = "swapping" if assign else "copying"
+            action = "swapping" if swap or assign else "copying"
             return (
                 f'While {action} the parameter named "{key}", whose dimensions in the model are '
                 f"{own.size()} and whose dimensions in the checkpoint are {given.size()}, an "

@@ -23,7 +23,11 @@ class Dual(NamedTuple):
 class JvpLevel(Level):
     """The payload is a Dual."""
 
-    __slots__ = ()
+    __slots__ = ("tangents_on_tape",)
+
+    def __init__(self, depth: int) -> None:
+        super().__init__(depth)
+        self.tangents_on_tape = False  # whether a tangent that requires grad came from outside
 
     def process(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if record.is_view:

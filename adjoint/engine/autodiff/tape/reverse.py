@@ -11,6 +11,7 @@ from adjoint.engine.autodiff.levels.jvp_level import JvpLevel
 from adjoint.engine.autodiff.levels.stack import entered, next_depth
 from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
 from adjoint.engine.autodiff.tape.accumulate import claim
+from adjoint.engine.autodiff.tape.dual_gradients import dual_gradients, dual_level_of
 from adjoint.engine.autodiff.tape.engine import Backward
 from adjoint.engine.autodiff.tape.kinks import zeros_behind
 from adjoint.engine.autodiff.tape.node import (
@@ -250,21 +251,14 @@ def grad(
     if not chosen:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     grads = [None] * len(roots) if grad_outputs is None else listed(grad_outputs)
-    edges: list[Edge] = []
-    for t in chosen:
-        if is_tensor(t) and t.grad_fn is not None:
-            t.grad_fn.route_through(t)
-        edges.append(_edge_of(t))
-    run = Backward(
-        retain_graph=create_graph if retain_graph is None else retain_graph,
-        create_graph=create_graph,
-        targets=edges,
-        accumulate=False,
-        level=None,
-    )
-    pull = _run_batched if is_grads_batched else _run
-    pulled = pull(run, roots, grads, chosen, edges, create_graph)
-    results = [_writable(gradient_of(t, g)) for t, g in zip(chosen, pulled, strict=True)]
+    retain = create_graph if retain_graph is None else retain_graph
+    dual = dual_level_of([*roots, *grads]) if CONTEXT.levels else None
+    if dual is None:
+        results = _gradients(roots, chosen, grads, retain, create_graph, is_grads_batched)
+    elif is_grads_batched:
+        raise RuntimeError("grad: is_grads_batched is not supported for dual tensors")
+    else:
+        results = dual_gradients(grad, dual, roots, chosen, grads, retain, create_graph)
     if materialize_grads:
         results = [
             t.new_zeros(t.shape, requires_grad=create_graph) if g is None else g
@@ -275,6 +269,32 @@ def grad(
     if isinstance(inputs, Mapping):
         return dict(zip(inputs, results, strict=True))
     return tuple(results)
+
+
+def _gradients(
+    roots: list[Any],
+    chosen: list[Any],
+    grads: list[Any],
+    retain_graph: bool,
+    create_graph: bool,
+    batched: bool,
+) -> list[Any]:
+    """What one run backwards leaves at each chosen place."""
+    edges: list[Edge] = []
+    for t in chosen:
+        if is_tensor(t) and t.grad_fn is not None:
+            t.grad_fn.route_through(t)
+        edges.append(_edge_of(t))
+    run = Backward(
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        targets=edges,
+        accumulate=False,
+        level=None,
+    )
+    pull = _run_batched if batched else _run
+    pulled = pull(run, roots, grads, chosen, edges, create_graph)
+    return [_writable(gradient_of(t, g)) for t, g in zip(chosen, pulled, strict=True)]
 
 
 def _writable(grad: Any) -> Any:

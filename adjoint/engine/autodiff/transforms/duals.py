@@ -83,6 +83,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Tensor:
         if tangent.dtype.is_complex and not tensor.dtype.is_complex:
             tangent = tangent.real
         tangent = tangent.to(tensor.dtype)
+    current.tangents_on_tape |= tangent.requires_grad
     if tensor._storage.level is current:
         tensor = payload(tensor).primal
     return make_argument(current, make_level_tensor(current, tensor._spec, Dual(tensor, tangent)))

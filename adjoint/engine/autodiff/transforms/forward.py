@@ -59,6 +59,7 @@ def jvp(
         raise RuntimeError("jvp: primals and tangents must have the same structure")
     _check("jvp", flat, ts)
     with entered(JvpLevel(next_depth())) as level:
+        level.tangents_on_tape = any(t.requires_grad for t in ts)
         duals = [
             make_argument(level, make_level_tensor(level, x._spec, Dual(x, t)))
             for x, t in zip(flat, ts, strict=True)
