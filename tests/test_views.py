@@ -13,6 +13,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.autodiff.tape import flags
 from adjoint.engine.backends.llvm.small import viewing  # noqa: F401  # reads `LONG`, which is replaced here
+from adjoint.engine.ops.shape import strided
 from adjoint.engine.tensor import chains, tensor
 
 
@@ -229,6 +230,55 @@ def test_as_strided_stays_inside_its_storage() -> None:
     with pytest.raises(RuntimeError, match="out of bounds"):
         ad.zeros(4).as_strided((3,), (2,))
     assert ad.arange(6.0)[4:].as_strided((2,), (1,), 1).tolist() == [1, 2]
+
+
+STRIDED_BY = [
+    ((2, 3), (1, 2), None),
+    ((2, 2), (0, 3), 1),
+    ([3], [2], 1),
+    (ad.Size((3, 2)), (4, 1), 2),
+    ((), (), 3),
+    ((0, 3), (1, 1), 99),
+    ((2, 0), (1, 1), 0),
+    ((1,), (7,), 11),
+    ((4,), (4,), 0),  # from here on refused
+    ((2,), (1,), 11),
+    ((2,), (1,), -1),
+    ((2,), (-1,), 3),
+    ((-1,), (1,), 3),
+    ((2, 2), (1,), 0),
+    ((2,), (1,), 1.0),
+    ((2,), (1 << 62,), 0),
+]
+
+
+@pytest.mark.parametrize(("size", "stride", "offset"), STRIDED_BY, ids=str)
+@pytest.mark.parametrize("dtype", [ad.float32, ad.bfloat16, ad.complex64], ids=str)
+def test_as_strided_at_once_is_as_strided_checked_step_by_step(
+    size: Any, stride: Any, offset: Any, dtype: Any
+) -> None:
+    def outcome(show: Callable[[ad.Tensor], Any]) -> Any:
+        memory = ad.arange(12).to(dtype).requires_grad_()
+        try:
+            view = show(memory)
+        except Exception as error:
+            return type(error), str(error)
+        view.abs().sum().backward()
+        assert view._base is not None
+        assert view._base[0] is memory
+        grad = memory.grad.tolist() if memory.grad is not None else None
+        place = view.storage_offset() if view.numel() else None
+        return view.tolist(), tuple(view.shape), view.stride(), place, view._chain[0][1], grad
+
+    def step_by_step(x: ad.Tensor) -> Any:
+        return strided.AS_STRIDED(x, **strided._strided_params(x, size, stride, offset))
+
+    assert outcome(lambda x: x.as_strided(size, stride, offset)) == outcome(step_by_step)
+
+
+def test_as_strided_of_a_tensor_in_one_piece_asks_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(strided, "_strided_params")
+    assert ad.arange(6.0).as_strided((2, 2), (1, 3), 1).tolist() == [[1, 4], [2, 5]]
 
 
 # -- long chains ----------------------------------------------------------------------------------

@@ -419,6 +419,7 @@ class Buffers:
     add_into_at: Any
     add_slices: Any
     write_slices: Any
+    restrided: Any  # backends.array.view_chains
 
 
 HOOKS.array = Buffers
