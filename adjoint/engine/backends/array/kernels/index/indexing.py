@@ -276,6 +276,12 @@ def add_into(target: Array, values: Array, coordinates: Sequence[Array], wrap: b
         return False
     if any(np.may_share_memory(target, a) for a in (values, *coordinates)):
         return False
+    if values.size <= FEW_ADDED and wrap:
+        try:  # NumPy looks at all indices before it adds
+            np.add.at(target, tuple(coordinates), values)
+        except IndexError:
+            return False
+        return True
     rank = len(coordinates)
     sizes, row = target.shape[:rank], math.prod(target.shape[rank:])
     rows = np.ascontiguousarray(values).reshape(-1, row)
