@@ -227,6 +227,14 @@ def distances_of(apart: Tensor, p: float) -> Tensor:
     return distances + apart.masked_fill(everywhere, 0).sum(-1)
 
 
+def distances_vjp(g: Tensor, apart: Tensor, out: Tensor, p: float) -> Tensor | None:
+    """The cotangent of differences, of that of `distances_of` them; None: they are steps."""
+    if p == inf:
+        return _farthest_vjp(g, apart, out)
+    spec = Spec(tuple(apart.shape), apart.dtype, apart.device)
+    return _p_norm_vjp(g, apart, out, spec, p, (apart.ndim - 1,), False)
+
+
 def _farthest(x: Tensor) -> Tensor:
     return x.abs().amax(-1)
 
