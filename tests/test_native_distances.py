@@ -9,7 +9,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
-from adjoint.engine.ops.reduce.norms import distances_of
+from adjoint.engine.ops.reduce.norms import _euclidean, distances_of
 
 pdist = ad.nn.functional.pdist
 
@@ -107,3 +107,24 @@ def test_the_rule_of_distances_is_that_of_their_parts(p: float, kind: ad.DType) 
         gradients.append(x.grad.double().numpy())
     near = {ad.float64: 1e-12, ad.float32: 1e-5}.get(kind, 4e-3)
     np.testing.assert_allclose(gradients[0], gradients[1], rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("shape", [(30, 8), (2, 27, 3)], ids=str)
+@pytest.mark.parametrize("kind", [ad.float64, ad.float32], ids=str)
+def test_the_rule_of_distances_by_a_product_is_that_of_its_parts(
+    shape: tuple[int, ...], kind: ad.DType
+) -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.integers(-9, 9, shape) / 4, rng.integers(-9, 9, (*shape[:-2], 12, shape[-1])) / 4
+    y[..., 5, :] = x[..., 2, :]  # in one place
+    g = ad.from_numpy(rng.standard_normal((*shape[:-1], 12))).to(kind)
+    gradients = []
+    for distances in (ad.cdist, _euclidean):
+        leaves = [ad.from_numpy(values).to(kind).requires_grad_() for values in (x, y)]
+        out = distances(*leaves)
+        if distances is ad.cdist:
+            assert len(out.grad_fn.next_functions) == 2
+        gradients.append([d.numpy() for d in ad.autograd.grad(out, leaves, g)])
+    near = 1e-12 if kind is ad.float64 else 1e-4
+    for one, other in zip(*gradients, strict=True):
+        np.testing.assert_allclose(one, other, rtol=near, atol=near)
