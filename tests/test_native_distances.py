@@ -84,7 +84,7 @@ def test_all_coordinates_as_far_apart_have_the_whole_gradient(count: int) -> Non
 
 @pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, inf])
 @pytest.mark.parametrize("kind", [ad.float64, ad.float32, ad.float16], ids=str)
-def test_the_rule_of_distances_is_that_of_their_parts(p: float, kind: ad.DType) -> None:
+def test_the_rule_of_distances_is_that_of_their_parts(p: float, kind: ad.dtype) -> None:
     rng = np.random.default_rng(7)
     values = rng.standard_normal((9, 4))
     values[4] = values[1]  # no way apart
@@ -112,7 +112,7 @@ def test_the_rule_of_distances_is_that_of_their_parts(p: float, kind: ad.DType) 
 @pytest.mark.parametrize("shape", [(30, 8), (2, 27, 3)], ids=str)
 @pytest.mark.parametrize("kind", [ad.float64, ad.float32], ids=str)
 def test_the_rule_of_distances_by_a_product_is_that_of_its_parts(
-    shape: tuple[int, ...], kind: ad.DType
+    shape: tuple[int, ...], kind: ad.dtype
 ) -> None:
     rng = np.random.default_rng(3)
     x, y = rng.integers(-9, 9, shape) / 4, rng.integers(-9, 9, (*shape[:-2], 12, shape[-1])) / 4

@@ -376,7 +376,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         place = 0 if storage_offset is None else storage_offset
         shown = HOOKS.array.restrided(AS_STRIDED, input, size, stride, place)
         if shown is not None:
-            return shown  # type: ignore[no-any-return]
+            return shown
     return AS_STRIDED(input, **_strided_params(input, size, stride, storage_offset))
 
 
