@@ -206,7 +206,8 @@ def put_where(target: Array, mask: Array, values: Array) -> bool:
     count = np.count_nonzero(mask)
     if count > values.size:
         return False
-    values = values.reshape(-1)[:count]
+    if values.ndim != 1 or values.size != count:
+        values = values.reshape(-1)[:count]
     if are_lines(target, mask):
         target.reshape(-1)[np.flatnonzero(mask)] = values
     else:
