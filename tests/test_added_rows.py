@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.ops.index import index
 
 DTYPES = ["float32", "float64", "int64", "int32", "uint8", "complex64"]
-TALL, WIDE = (5000,), (130, 67)
+TALL, WIDE, SMALL = (5000,), (130, 67), (6, 3)
 
 
 def _table(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
@@ -19,7 +20,7 @@ def _table(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", [0, 3, 400])
-@pytest.mark.parametrize("shape", [TALL, WIDE, (9, 5, 120)], ids=str)
+@pytest.mark.parametrize("shape", [TALL, WIDE, SMALL, (9, 5, 120)], ids=str)
 def test_rows_are_added_in_place(shape: tuple[int, ...], count: int, dtype: str) -> None:
     rng = np.random.default_rng(0)
     x = _table(rng, shape, dtype)
@@ -62,6 +63,17 @@ def test_an_index_out_of_bounds_leaves_the_table(bad: int) -> None:
         with pytest.raises((IndexError, RuntimeError), match="out of (bounds|range)"):
             x.index_put_((index,), ad.ones(101, 67), accumulate=True)
     assert x.eq(1).all()
+
+
+@pytest.mark.parametrize("bad", [6, -7, 2**62, -(2**63)])
+def test_few_rows_are_added_at_once_or_not_at_all(bad: int, monkeypatch: Any) -> None:
+    x, rows = ad.ones(SMALL), ad.ones(3, 3)
+    with pytest.raises(IndexError, match="out of bounds"):
+        x.index_put_((ad.tensor([0, 1, bad]),), rows, accumulate=True)
+    assert x.eq(1).all()
+    monkeypatch.setattr(index, "resolve_indices", None)  # which the operation itself asks first
+    x.index_put_((ad.tensor([0, -1, 0]),), rows, accumulate=True)
+    assert x.tolist() == [[3.0] * 3, *[[1.0] * 3] * 4, [2.0] * 3]
 
 
 def test_rows_of_the_table_itself_are_read_before_they_change() -> None:

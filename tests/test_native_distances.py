@@ -9,6 +9,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
+from adjoint.engine.ops.reduce.norms import _euclidean, distances_of
 
 pdist = ad.nn.functional.pdist
 
@@ -79,3 +80,51 @@ def test_all_coordinates_as_far_apart_have_the_whole_gradient(count: int) -> Non
     y = x.detach().requires_grad_()
     ad.cdist(y, ad.zeros(2, 3), float("inf")).sum().backward()
     assert y.grad.tolist() == [[0.0] * 3, [2.0, 2.0, -2.0], *[[0.0] * 3] * (count - 2)]
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, inf])
+@pytest.mark.parametrize("kind", [ad.float64, ad.float32, ad.float16], ids=str)
+def test_the_rule_of_distances_is_that_of_their_parts(p: float, kind: ad.dtype) -> None:
+    rng = np.random.default_rng(7)
+    values = rng.standard_normal((9, 4))
+    values[4] = values[1]  # no way apart
+    one, other = np.triu_indices(9, 1)
+    g = ad.from_numpy(rng.standard_normal(36)).to(kind)
+    gradients, wide = [], ad.float32 if kind.is_half else kind
+    for whole in (True, False):
+        x = ad.from_numpy(values).to(kind).requires_grad_()
+        if whole:
+            out = pdist(x, p)
+            assert [node for node, _ in out.grad_fn.next_functions] == [
+                node for node, _ in (x * 1).grad_fn.next_functions if node is not None
+            ]
+        else:
+            single = x.to(wide)
+            apart = single[ad.from_numpy(one)] - single[ad.from_numpy(other)]
+            out = distances_of(apart, p).to(kind)
+        out.backward(g)
+        assert x.grad is not None
+        gradients.append(x.grad.double().numpy())
+    near = {ad.float64: 1e-12, ad.float32: 1e-5}.get(kind, 4e-3)
+    np.testing.assert_allclose(gradients[0], gradients[1], rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("shape", [(30, 8), (2, 27, 3)], ids=str)
+@pytest.mark.parametrize("kind", [ad.float64, ad.float32], ids=str)
+def test_the_rule_of_distances_by_a_product_is_that_of_its_parts(
+    shape: tuple[int, ...], kind: ad.dtype
+) -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.integers(-9, 9, shape) / 4, rng.integers(-9, 9, (*shape[:-2], 12, shape[-1])) / 4
+    y[..., 5, :] = x[..., 2, :]  # in one place
+    g = ad.from_numpy(rng.standard_normal((*shape[:-1], 12))).to(kind)
+    gradients = []
+    for distances in (ad.cdist, _euclidean):
+        leaves = [ad.from_numpy(values).to(kind).requires_grad_() for values in (x, y)]
+        out = distances(*leaves)
+        if distances is ad.cdist:
+            assert len(out.grad_fn.next_functions) == 2
+        gradients.append([d.numpy() for d in ad.autograd.grad(out, leaves, g)])
+    near = 1e-12 if kind is ad.float64 else 1e-4
+    for one, other in zip(*gradients, strict=True):
+        np.testing.assert_allclose(one, other, rtol=near, atol=near)

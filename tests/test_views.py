@@ -13,6 +13,8 @@ import pytest
 import adjoint as ad
 from adjoint.engine.autodiff.tape import flags
 from adjoint.engine.backends.llvm.small import viewing  # noqa: F401  # reads `LONG`, which is replaced here
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.ops.shape import strided
 from adjoint.engine.tensor import chains, tensor
 
 
@@ -229,6 +231,113 @@ def test_as_strided_stays_inside_its_storage() -> None:
     with pytest.raises(RuntimeError, match="out of bounds"):
         ad.zeros(4).as_strided((3,), (2,))
     assert ad.arange(6.0)[4:].as_strided((2,), (1,), 1).tolist() == [1, 2]
+
+
+STRIDED_BY = [
+    ((2, 3), (1, 2), None),
+    ((2, 2), (0, 3), 1),
+    ([3], [2], 1),
+    (ad.Size((3, 2)), (4, 1), 2),
+    ((), (), 3),
+    ((0, 3), (1, 1), 99),
+    ((2, 0), (1, 1), 0),
+    ((1,), (7,), 11),
+    ((4,), (4,), 0),  # from here on refused
+    ((2,), (1,), 11),
+    ((2,), (1,), -1),
+    ((2,), (-1,), 3),
+    ((-1,), (1,), 3),
+    ((2, 2), (1,), 0),
+    ((2,), (1,), 1.0),
+    ((2,), (1 << 62,), 0),
+]
+
+
+@pytest.mark.parametrize(("size", "stride", "offset"), STRIDED_BY, ids=str)
+@pytest.mark.parametrize("dtype", [ad.float32, ad.bfloat16, ad.complex64], ids=str)
+def test_as_strided_at_once_is_as_strided_checked_step_by_step(
+    size: Any, stride: Any, offset: Any, dtype: Any
+) -> None:
+    def outcome(show: Callable[[ad.Tensor], Any]) -> Any:
+        memory = ad.arange(12).to(dtype).requires_grad_()
+        try:
+            view = show(memory)
+        except Exception as error:
+            return type(error), str(error)
+        view.abs().sum().backward()
+        assert view._base is not None
+        assert view._base[0] is memory
+        grad = memory.grad.tolist() if memory.grad is not None else None
+        place = view.storage_offset() if view.numel() else None
+        return view.tolist(), tuple(view.shape), view.stride(), place, view._chain[0][1], grad
+
+    def step_by_step(x: ad.Tensor) -> Any:
+        return strided.AS_STRIDED(x, **strided._strided_params(x, size, stride, offset))
+
+    assert outcome(lambda x: x.as_strided(size, stride, offset)) == outcome(step_by_step)
+
+
+def test_as_strided_of_a_tensor_in_one_piece_asks_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(strided, "_strided_params")
+    assert ad.arange(6.0).as_strided((2, 2), (1, 3), 1).tolist() == [[1, 4], [2, 5]]
+
+
+def turned(seed: int, part: bool) -> tuple[Any, ...]:
+    """A tensor, or a part of one, whose dimensions change in place, with writes; all one sees."""
+    rng = random.Random(seed)
+    whole = ad.arange(24.0).reshape(2, 1, 3, 4)
+    x = whole[:, :, 1:] if part else whole
+    seen: list[Any] = [x, whole]
+    for step in range(40):
+        name = rng.choice(
+            ["t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "unsqueeze_"]
+        )
+        rank = x.ndim
+        args = {"t_": 0, "squeeze_": rng.randrange(2), "unsqueeze_": 1}.get(name, 2)
+        given = [rng.randrange(-rank - 1, rank + 2) for _ in range(args)]
+        if name == "unsqueeze_" and rank > 5:
+            name, given = "squeeze_", []
+        try:
+            assert getattr(x, name)(*given) is x
+        except (IndexError, RuntimeError) as error:
+            seen.append((type(error), str(error)))
+        if step % 5 == 1:
+            x.mul_(1.5)
+        if step % 7 == 2:
+            x[..., :1] += step
+        if step % 9 == 3:
+            seen.append(x.unsqueeze(0)[..., -1:])
+        seen.append((tuple(x.shape), x.stride(), x.storage_offset(), x._version))
+    weight = ad.ones(2, requires_grad=True)
+    x.copy_(
+        x.clone() * weight[0]
+    )  # gradients lead through it to its base, and to views from before
+    for shown in [y for y in seen if isinstance(y, ad.Tensor)]:
+        (grad,) = ad.autograd.grad(shown.square().sum(), weight, retain_graph=True)
+        seen.append((shown.tolist(), grad.tolist()))
+    return [y for y in seen if not isinstance(y, ad.Tensor)], len(x._chain)
+
+
+@pytest.mark.parametrize("part", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_turned_in_place_at_once_is_what_views_show(
+    seed: int, part: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Note [turned in place]."""
+    at_once, links = turned(seed, part)
+    monkeypatch.setattr(HOOKS, "turn_window", lambda *_: False)
+    by_views, more = turned(seed, part)
+    assert at_once == by_views
+    assert links <= more
+
+
+def test_a_tensor_turned_in_a_loop_stays_one_link_away() -> None:
+    x = ad.arange(6.0).reshape(2, 3).clone()
+    x.t_().unsqueeze_(0).squeeze_(0)  # the first calls find what shows them
+    before = len(x._chain)
+    for _ in range(8):
+        x.t_().t_().unsqueeze_(0).squeeze_(0)
+    assert len(x._chain) == before
 
 
 # -- long chains ----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from adjoint.engine.backends.array.gpu.driver import filling, word_of
 from adjoint.engine.backends.array.gpu.transfers import copy_across, is_pinned, pin, transfer
 from adjoint.engine.backends.array.memory.filling import copy, fill
 from adjoint.engine.backends.array.memory.strides import element_strides, span, strided
-from adjoint.engine.backends.array.quiet import quietly
+from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.core.device import CPU, CURRENT_INDEX
 from adjoint.engine.core.dtype import bfloat16, float16, float32, float64
@@ -65,19 +65,25 @@ def copy_into(target: Array, source: Array) -> None:
     quietly(xp.copyto, as_they_lie(target, source), {"casting": "unsafe"})
 
 
-def move_towards(running: Array, new: Array, momentum: float, scale: float) -> None:
-    """running * (1 - momentum) + new * scale * momentum, in the memory of `running`.
+def move_towards(
+    mean: Array, variance: Array, new: Array, spread: Array, momentum: float, unbiased: float
+) -> None:
+    """Move two running statistics towards those of a batch, each in its own memory.
 
+    It is running * (1 - momentum) + new * scale * momentum, the variance's scale `unbiased`.
     Products and sum are rounded as those of the operations are, one by one.
     """
-    quietly(_move_towards, (running, new.reshape(running.shape), momentum, scale), {})
-
-
-def _move_towards(running: Array, new: Array, momentum: float, scale: float) -> None:
-    share = np.multiply(new, scale)  # by one, where it is not scaled: the same numbers
-    share *= momentum
-    running *= 1 - momentum
-    running += share
+    token = silence[QUIET]
+    try:
+        share = new.reshape(mean.shape) * momentum
+        mean *= 1 - momentum
+        mean += share
+        share = spread.reshape(variance.shape) * unbiased
+        share *= momentum
+        variance *= 1 - momentum
+        variance += share
+    finally:
+        restore(token)
 
 
 def copied_at_once(target: Array, source: Array) -> bool:
@@ -419,6 +425,7 @@ class Buffers:
     add_into_at: Any
     add_slices: Any
     write_slices: Any
+    restrided: Any  # backends.array.view_chains
 
 
 HOOKS.array = Buffers

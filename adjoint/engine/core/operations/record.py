@@ -306,6 +306,7 @@ class Hooks:
     find_method: Callable[..., Any] = _unset  # a Tensor method of a family not loaded yet
     load_rest: Callable[[], None] = _unset  # import the families and kernels not loaded yet
     rebind_window: Callable[..., Any] = _unset  # in-place changes of what a tensor shows
+    turn_window: Callable[..., bool] = _unset  # the same at once, where nobody looks on
     write_back: Callable[..., Any] = _unset  # a write to a copy that stands for a view
     shortened: Callable[..., Any] = _unset  # a long chain of views: tensor.chains
     place_of: Callable[..., int] = _unset  # the offset of a view, without elements too: the same

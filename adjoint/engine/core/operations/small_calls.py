@@ -48,7 +48,9 @@ NETWORKS = (
     "binary_cross_entropy cross_entropy group_norm kl_div nll_loss"
 )
 CONVERSION = "bool byte char double float int long short to type type_as"
-COMPLEX = "angle complex conj_physical fft fft2 fftn ifft ifft2 ifftn irfft polar rfft rfft2 rfftn"
+COMPLEX = (
+    "angle complex conj conj_physical fft fft2 fftn ifft ifft2 ifftn irfft polar rfft rfft2 rfftn"
+)
 LINALG = (
     "cholesky det eigh eigvalsh inv inverse lu pinv qr slogdet solve solve_triangular svd svdvals"
 )

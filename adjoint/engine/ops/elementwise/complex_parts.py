@@ -29,7 +29,7 @@ def _angle_partial(x: Tensor) -> Any:
 # Linear over the reals, not holomorphic: its transpose is itself.
 CONJ = linear(
     "conj", lambda x: x, lambda g: g.conj(), batched_params=_unchanged, keeps_layout=True,
-    fragment="device",
+    fragment="device", native_check=True,
 )  # fmt: skip
 ANGLE = elementwise("angle", _angle_partial, promotion="real_float")
 COMPLEX = elementwise(

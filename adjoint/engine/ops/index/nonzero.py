@@ -118,7 +118,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     if not as_tuple:
         return nonzero_rows(input)
     rows = nonzero_rows(input if input.ndim else input.reshape(1))
-    return tuple(rows[:, d] for d in range(rows.shape[1]))
+    return tuple(rows.unbind(1))
 
 
 @public(method=True)

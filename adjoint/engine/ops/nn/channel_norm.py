@@ -216,22 +216,24 @@ def blend_both(
                 variance.copy_(MOVED_STATISTIC(variance, new[1], *numbers))
 
     tensors = (mean, variance, *new)
+    few = mean is not None and variance is not None and is_few(tensors)
     at_once = (
         CONTEXT.settled
         and CONTEXT.before_write is None
         and type(momentum) is float
         and mean is not None
         and variance is not None
-        and (is_few(tensors) or is_worth_a_program(mean._array))
+        and (few or is_worth_a_program(mean._array))
         and lies_in_a_row(mean)
         and lies_in_a_row(variance)
         and are_apart(mean._array, variance._array)
     )
     if not at_once:
         move(tensors, (momentum, unbiased))
-    elif is_few(tensors):
-        move_few(mean, new[0], momentum)  # type: ignore[arg-type]
-        move_few(variance, new[1], momentum, unbiased)  # type: ignore[arg-type]
+    elif few:
+        HOOKS.array.move_towards(*[x._array for x in tensors], momentum, unbiased)  # type: ignore[union-attr]
+        for statistic in (mean, variance):
+            statistic._storage.version += 1  # type: ignore[union-attr]
     elif mean._array.__class__ is not ndarray:  # type: ignore[union-attr]
         move_on_device(*tensors, momentum, unbiased)  # type: ignore[arg-type]
     elif (
@@ -244,17 +246,16 @@ def blend_both(
 
 def is_few(tensors: Any) -> bool:
     """Whether statistics are so few that a call of a program takes longer than to move them."""
-    kinds = [(x._array.__class__, x._array.dtype) for x in tensors]
-    kind, dtype = kinds[0]
-    if kind is not ndarray or kinds.count(kinds[0]) != len(kinds) or LISTENERS:
+    if LISTENERS:
         return False
-    return dtype.char in "fd" and tensors[0]._array.size <= FEW
-
-
-def move_few(running: Tensor, new: Tensor, momentum: float, scale: float = 1.0) -> None:
-    """What `MOVED_STATISTIC` gives, in the memory of a statistic on the CPU."""
-    HOOKS.array.move_towards(running._array, new._array, momentum, scale)
-    running._storage.version += 1
+    first = tensors[0]._array
+    if first.__class__ is not ndarray or first.size > FEW or first.dtype.char not in "fd":
+        return False
+    for x in tensors[1:]:
+        array = x._array
+        if array.__class__ is not ndarray or array.dtype != first.dtype:
+            return False
+    return True
 
 
 def move_on_device(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import int64, join
+from adjoint.engine.core.dtype import float32, int64, join
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
@@ -12,7 +12,7 @@ from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn.common import BOTH, FUNCTIONAL, in_float32
 from adjoint.engine.ops.products.matmul import product
-from adjoint.engine.ops.reduce.norms import distances_of, p_norm
+from adjoint.engine.ops.reduce.norms import distances_of, distances_vjp, p_norm
 from adjoint.engine.ops.shape.triangular import triangle
 
 if TYPE_CHECKING:
@@ -101,13 +101,28 @@ def counted_pairs(x: Tensor) -> tuple[Tensor, Tensor]:
     return row, number - before(row) + row + 1
 
 
-def _pdist(x: Tensor, p: float) -> Tensor:
+def _pairs(x: Tensor) -> Any:
     if x.device.type == "cuda" and not CONTEXT.settled:  # in a recording, or under a transform
-        pairs: Any = counted_pairs(x)
-    else:
-        pairs = triangle(x.shape[0], 1, x.device).unbind(0)
-    one, other = (x.index_select(0, side) for side in pairs)
+        return counted_pairs(x)
+    return triangle(x.shape[0], 1, x.device).unbind(0)
+
+
+def _pdist(x: Tensor, p: float) -> Tensor:
+    one, other = (x.index_select(0, side) for side in _pairs(x))
     return distances_of(one - other, p)
+
+
+def _pdist_vjp(g: Tensor, x: Tensor, out: Tensor, p: float) -> Tensor:
+    """What moves a pair apart moves one of it one way and the other the other."""
+    if x.dtype.is_half:  # differences of halves are none, nor are their distances: `out` is rounded
+        wide = x.to(float32)
+        return _pdist_vjp(g.to(float32), wide, _pdist(wide, p), p).to(x.dtype)
+    left, right = _pairs(x)
+    apart = x.index_select(0, left) - x.index_select(0, right)
+    moved = distances_vjp(g, apart, out, p)
+    if moved is None:
+        return x.new_zeros(x.shape)
+    return x.new_zeros(x.shape).index_add(0, left, moved).index_add(0, right, -moved)
 
 
 MANY_STEPS = 1 << 6  # differences from which on distances are a program's
@@ -116,6 +131,7 @@ MANY_STEPS = 1 << 6  # differences from which on distances are a program's
 PDIST = composite(
     "pdist",
     in_float32(_pdist),
+    _pdist_vjp,
     fragment="computed",
     much=lambda shapes, _: shapes[0][0] ** 2 * shapes[0][1] >= MANY_STEPS,
 )

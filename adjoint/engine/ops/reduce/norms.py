@@ -209,9 +209,24 @@ def _euclidean(x: Tensor, y: Tensor) -> Tensor:
     return total.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
 
 
+def _euclidean_joint(g: Tensor, x: Tensor, y: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+    """Of g / out each row takes its share, less that of the other's rows; none where they meet."""
+    zero = out.eq(0)
+    share = g.masked_fill(zero, 0) / out.masked_fill(zero, 1)  # (..., N, M)
+    toward = share.transpose(-2, -1)
+    return (
+        x * share.sum(-1, keepdim=True) - share @ y,
+        y * toward.sum(-1, keepdim=True) - toward @ x,
+    )
+
+
+EUCLIDEAN = composite("euclidean", _euclidean, joint=_euclidean_joint, operands=("x", "y"))
+
+
 def _cdist(x: Tensor, y: Tensor, p: float, product: bool) -> Tensor:
     if product:
-        return _euclidean(x, y)
+        alike = x.dtype is y.dtype and x.shape[:-2] == y.shape[:-2]
+        return EUCLIDEAN(x, y) if alike else _euclidean(x, y)
     return distances_of(x.unsqueeze(-2) - y.unsqueeze(-3), p)
 
 
@@ -225,6 +240,14 @@ def distances_of(apart: Tensor, p: float) -> Tensor:
     # They are steps: their gradient is zero, where a norm's is None.
     everywhere = apart.new_ones((), dtype=bool_)
     return distances + apart.masked_fill(everywhere, 0).sum(-1)
+
+
+def distances_vjp(g: Tensor, apart: Tensor, out: Tensor, p: float) -> Tensor | None:
+    """The cotangent of differences, of that of `distances_of` them; None: they are steps."""
+    if p == inf:
+        return _farthest_vjp(g, apart, out)
+    spec = Spec(tuple(apart.shape), apart.dtype, apart.device)
+    return _p_norm_vjp(g, apart, out, spec, p, (apart.ndim - 1,), False)
 
 
 def _farthest(x: Tensor) -> Tensor:

@@ -9,20 +9,77 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.errors import CaptureError, DTypeError, ShapeError, users_line
 from adjoint.engine.core.layout import contiguous_format, format_strides
 from adjoint.engine.core.operations.public import METHODS, method
-from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import sizes
 from adjoint.engine.ops.shape import dims, strided
+from adjoint.engine.ops.shape.views import PERMUTE, RESHAPE
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 
+Shape = tuple[int, ...]
+Link = tuple[Record, dict[str, Any]]
+
+
+def _exchanged(shape: Shape, args: tuple[Any, ...]) -> Link | None:
+    """What two whole numbers ask of `transpose`; None: it is to look, as below."""
+    rank = len(shape)
+    if len(args) != 2:
+        return None
+    a, b = args
+    if a.__class__ is not int or b.__class__ is not int:
+        return None
+    if not (-rank <= a < rank and -rank <= b < rank):
+        return None
+    order = list(range(rank))
+    order[a], order[b] = order[b], order[a]
+    return PERMUTE, {"dims": tuple(order)}
+
+
+def _turned(shape: Shape, args: tuple[Any, ...]) -> Link | None:
+    return None if args or len(shape) != 2 else (PERMUTE, {"dims": (1, 0)})
+
+
+def _squeezed(shape: Shape, args: tuple[Any, ...]) -> Link | None:
+    rank = len(shape)
+    if not args:
+        return RESHAPE, {"shape": tuple([n for n in shape if n != 1])}
+    dim = args[0]
+    if len(args) != 1 or dim.__class__ is not int or not -rank <= dim < rank:
+        return None
+    dim %= rank
+    return RESHAPE, {"shape": (*shape[:dim], *shape[dim + (shape[dim] == 1) :])}
+
+
+def _unsqueezed(shape: Shape, args: tuple[Any, ...]) -> Link | None:
+    rank = len(shape) + 1
+    if len(args) != 1 or args[0].__class__ is not int or not -rank <= args[0] < rank:
+        return None
+    dim = args[0] % rank
+    return RESHAPE, {"shape": (*shape[:dim], 1, *shape[dim:])}
+
+
+# By the view's name: the link that plain arguments ask for (Note [turned in place]).
+_LINKS: dict[str, Callable[[Shape, tuple[Any, ...]], Link | None]] = {
+    "t": _turned,
+    "transpose": _exchanged,
+    "swapaxes": _exchanged,
+    "swapdims": _exchanged,
+    "squeeze": _squeezed,
+    "unsqueeze": _unsqueezed,
+}
+
+
 def _metadata(name: str, fn: Callable[..., Any]) -> None:
     """The in-place form of a view: the tensor becomes the view of what it was."""
+    link = _LINKS.get(name)
 
     def form(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if link is not None and not kwargs and HOOKS.turn_window(self, link, args):
+            return self
         return HOOKS.rebind_window(self, fn, *args, **kwargs)
 
     form.__name__ = form.__qualname__ = f"{name}_"

@@ -11,6 +11,7 @@ from adjoint.engine.core.operations.families import composite, linear
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.spec import Spec, wrap_dim
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import ints, whole
 from adjoint.engine.ops.common.memory_looks import check_inside, place_in_memory, room_in_memory
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
@@ -260,7 +261,10 @@ def span(shape: Shape, strides: Shape) -> int:
     """How many places lie between the first element and the last, both included."""
     if 0 in shape:
         return 0
-    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    reach = 1  # added up here: a generator of few takes longer to start than to run
+    for n, s in zip(shape, strides, strict=True):
+        reach += (n - 1) * s
+    return reach
 
 
 def may_overlap(shape: Shape, strides: Shape) -> bool:
@@ -341,20 +345,22 @@ def _strided_params(
         raise ShapeError(
             f"as_strided: mismatch in length of strides and shape: {list(sizes)}, {list(strides)}"
         )
-    if any(s < 0 for s in strides) or any(n < 0 for n in sizes):
+    if min(strides, default=0) < 0 or min(sizes, default=0) < 0:
         raise ShapeError(
             "as_strided: negative sizes and strides are not supported, got sizes "
             f"{list(sizes)} and strides {list(strides)}"
         )
     here = place_in_memory(x)
-    offset = HOOKS.place_of(x)
-    if storage_offset is not None:
+    if storage_offset is None:
+        offset = HOOKS.place_of(x)
+    else:
         offset = whole("as_strided", "storage_offset", storage_offset)
     if offset < 0:
         raise RuntimeError(f"as_strided: invalid storage offset {offset}")
-    needed = offset + span(sizes, strides)
+    reach = span(sizes, strides)
+    needed = offset + reach
     room = room_in_memory(x)
-    if span(sizes, strides) and needed > room:
+    if reach and needed > room:
         raise ShapeError(
             f"as_strided: sizes {list(sizes)}, strides {list(strides)}, storage offset {offset} "
             f"require a storage of {needed} elements, out of bounds for a storage of {room}"
@@ -366,6 +372,11 @@ def _strided_params(
 @public(method=True)
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A view of the storage with the given sizes, strides and offset."""
+    if CONTEXT.plain:
+        place = 0 if storage_offset is None else storage_offset
+        shown = HOOKS.array.restrided(AS_STRIDED, input, size, stride, place)
+        if shown is not None:
+            return shown
     return AS_STRIDED(input, **_strided_params(input, size, stride, storage_offset))
 
 

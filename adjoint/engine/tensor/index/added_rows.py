@@ -19,6 +19,7 @@ from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.ops.common.arguments import checked_scalar
 from adjoint.engine.tensor.index import few
+from adjoint.engine.tensor.index.few import INT64
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.engine.tensor.writing.filling import holds
 from adjoint.engine.tensor.writing.mutation import constants, direct_array
@@ -123,9 +124,7 @@ def index_put(target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return False
     if adds is False:
         return _put_few(target, tuple(indices), args[1])
-    if adds is not True or not _is_long(target):
-        return False
-    if not all(is_tensor(i) and i.shape == indices[0].shape for i in indices):
+    if adds is not True or target._array.__class__ is not ndarray or LISTENERS or OVERRIDES.active:
         return False
     return _add(target, indices, args[1], wrap=True)
 
@@ -147,9 +146,14 @@ def _put_few(target: Tensor, indices: tuple[Any, ...], values: Any) -> bool:
 
 def _rank_of_selected(target: Tensor, indices: Sequence[Tensor]) -> int:
     """How many dimensions what indices of the first dimensions select has."""
-    masks = [i.ndim if i.dtype is bool_ else 0 for i in indices]
-    block = max([1 if mask else i.ndim for mask, i in zip(masks, indices, strict=True)])
-    return block + target.ndim - sum([mask or 1 for mask in masks])
+    block = taken = 0
+    for index in indices:
+        rank = len(index._array.shape)
+        if rank and index.dtype is bool_:
+            block, taken = max(block, 1), taken + rank
+        else:
+            block, taken = max(block, rank), taken + 1
+    return block + len(target._array.shape) - taken
 
 
 # By the operation's name.
@@ -172,12 +176,16 @@ def _is_long(target: Tensor) -> bool:
 
 def _add(target: Tensor, indices: Sequence[Any], values: Any, wrap: bool) -> bool:
     """Whether values were added at indices of the first dimensions."""
-    if not is_tensor(values) or values.dtype is not target.dtype or values.is_sparse:
+    for x in (values, *indices):
+        if not is_tensor(x) or x._array.__class__ is not ndarray:
+            return False
+    if values.dtype is not target.dtype or values.is_sparse or not constants(values, *indices):
         return False
-    wanted = (*indices[0].shape, *target.shape[len(indices) :])
-    if tuple(values.shape) != wanted or len(indices) > target.ndim:
+    places = [index._array for index in indices]
+    block, shape = places[0].shape, target._array.shape
+    for place in places:
+        if place.shape != block or place.dtype != INT64:
+            return False
+    if values._array.shape != block + shape[len(places) :] or len(places) > len(shape):
         return False
-    if any(i.dtype is not int64 for i in indices) or not constants(values, *indices):
-        return False
-    places = [i._array for i in indices]
     return _written(target, HOOKS.array.add_into_at, values._array, places, wrap)

@@ -214,9 +214,14 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Overwrite the elements where `mask` holds, in order, by those of `source`."""
     if is_tensor(mask) and is_tensor(source) and constants(self, mask, source):
         array, chosen, given = direct_array(self), mask._array, source._array
-        alike = mask.dtype is bool_ and chosen.shape == self.shape and source.dtype is self.dtype
         apart = source._storage is not self._storage
-        if array.__class__ is ndarray and alike and apart:
+        if (
+            array.__class__ is ndarray
+            and apart
+            and chosen.dtype.char == "?"
+            and chosen.shape == array.shape
+            and given.dtype == array.dtype
+        ):
             done = HOOKS.array.put_where(array, chosen, given)
             if done:  # else the operation says what is wrong
                 self._storage.version += 1

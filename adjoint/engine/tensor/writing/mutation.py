@@ -18,19 +18,23 @@ from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.dispatch import highest_level
 from adjoint.engine.core.operations.large import AT_ONCE
 from adjoint.engine.core.operations.levels import Level
+from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.core.operations.record import HOOKS, Record
-from adjoint.engine.core.operations.small_calls import ELEMENTWISE, NETWORKS
+from adjoint.engine.core.operations.small_calls import ELEMENTWISE, KERNEL, NETWORKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.meta import is_meta, no_data
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.strides import lane_strides
 from adjoint.engine.tensor.tensor import (
+    LONG,
     NO_GRAD,
     Tensor,
     alias,
     alias_with_history,
+    mark_view,
     root_of,
     symbolic,
 )
@@ -192,6 +196,46 @@ def rebind_window(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwa
     return target
 
 
+def turn_window(target: Tensor, link_for: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """`rebind_window` of dimensions exchanged or of size 1; False: nothing was done.
+
+    Note [turned in place]
+        What a tensor off the tape becomes when its dimensions change places is known without
+        another tensor that shows it: its array, seen so, and one link more. A link that undoes the
+        one before leaves with it, and of two reshapes the later says all, so that the chain of a
+        tensor turned at every step of a loop stays as short as it was.
+    """
+    array = target._array
+    if array.__class__ is not ndarray or not CONTEXT.plain or LISTENERS or OVERRIDES.active:
+        return False
+    if target._storage.version < 0 or target._node is not None or not is_off_tape(target):
+        return False
+    link = link_for(array.shape, args)
+    if link is None:
+        return False
+    record, params = link
+    kernel = record.plans.get(KERNEL)
+    if kernel is None:  # from the first call on, which is made as ever
+        return False
+    shown = kernel(array, **params)
+    root = alias(target) if target._base is None else root_of(target)
+    chain = target._chain
+    last, before = chain[-1] if len(chain) > len(root._chain) else (None, {})
+    if last is not record:
+        chain = (*chain, link)
+    elif "shape" in params:
+        chain = (*chain[:-1], link)
+    else:  # of the exchanges that `link_for` gives, each undoes itself
+        chain = chain[:-1] if before == params else (*chain, link)
+    if len(chain) >= LONG:
+        chain = HOOKS.shortened(target, shown, chain)
+    mark_view(target, root if target._base is None else target)
+    target._array, target._chain = shown, chain
+    target._storage.version += 1
+    STRUCTURE_VERSION.count += 1
+    return True
+
+
 def is_off_tape(x: Tensor) -> bool:
     """Whether gradients lead neither to a tensor nor to what it is a view of."""
     return not x._requires_grad and (x._base is None or not root_of(x)._requires_grad)
@@ -206,6 +250,7 @@ def take_window(target: Tensor, shown: Tensor) -> None:
 
 
 HOOKS.rebind_window = rebind_window
+HOOKS.turn_window = turn_window
 HOOKS.update = update
 
 

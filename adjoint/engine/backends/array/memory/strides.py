@@ -64,7 +64,10 @@ def span(shape: Shape, strides: Shape) -> int:
     """How many places lie between the first element and the last, both included."""
     if 0 in shape:
         return 0
-    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    reach = 1  # added up here: a generator of few takes longer to start than to run
+    for n, s in zip(shape, strides, strict=True):
+        reach += (n - 1) * s
+    return reach
 
 
 def allocate(xp: Any, shape: Shape, dtype: Any, strides: Shape | None) -> Array:

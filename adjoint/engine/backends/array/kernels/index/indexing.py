@@ -206,7 +206,8 @@ def put_where(target: Array, mask: Array, values: Array) -> bool:
     count = np.count_nonzero(mask)
     if count > values.size:
         return False
-    values = values.reshape(-1)[:count]
+    if values.ndim != 1 or values.size != count:
+        values = values.reshape(-1)[:count]
     if are_lines(target, mask):
         target.reshape(-1)[np.flatnonzero(mask)] = values
     else:
@@ -276,6 +277,12 @@ def add_into(target: Array, values: Array, coordinates: Sequence[Array], wrap: b
         return False
     if any(np.may_share_memory(target, a) for a in (values, *coordinates)):
         return False
+    if values.size <= FEW_ADDED and wrap:
+        try:  # NumPy looks at all indices before it adds
+            np.add.at(target, tuple(coordinates), values)
+        except IndexError:
+            return False
+        return True
     rank = len(coordinates)
     sizes, row = target.shape[:rank], math.prod(target.shape[rank:])
     rows = np.ascontiguousarray(values).reshape(-1, row)
