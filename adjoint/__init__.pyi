@@ -32,6 +32,7 @@ from adjoint.random import set_rng_state as set_rng_state
 from adjoint.engine.tensor.methods import Pair
 from adjoint import _C as _C
 from adjoint import __config__ as __config__
+from adjoint import __future__ as __future__
 from adjoint import _dynamo as _dynamo
 from adjoint import _functorch as _functorch
 from adjoint import _higher_order_ops as _higher_order_ops
