@@ -41,7 +41,7 @@ class IncompatibleKeys(_IncompatibleKeys):
 
 def _swap_in(own: Tensor, given: Tensor, assign: bool) -> None:
     """Make a module's tensor what `module_load` makes of the one given."""
-    loaded = own.module_load(given, assign=assign)  # type: ignore[attr-defined]
+    loaded = own.module_load(given, assign=assign)
     if loaded is own or loaded is given:
         raise RuntimeError(
             "module_load returned one of self or other, please .detach() the result if returning "
