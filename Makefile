@@ -49,7 +49,7 @@ unit: $(KERNELS)
 	$(BIN)/python -m pytest tests -n $(JOBS) --dist worksteal
 
 doctest: $(STAMP)
-	$(BIN)/python -m pytest -p tests.conftest --doctest-modules --doctest-glob='*.md' --ignore=docs/api --ignore=docs/conf.py --ignore=docs/api_pages.py --ignore=docs/internals/from_scratch.py --ignore=adjoint/ops.py --ignore=adjoint/engine/backends/triton adjoint docs
+	$(BIN)/python -m pytest -p tests.conftest --doctest-modules --doctest-glob='*.md' --ignore=docs/api --ignore=docs/conf.py --ignore=docs/api_pages.py --ignore=docs/internals/from_scratch.py --ignore=adjoint/ops.py --ignore=adjoint/cli/children --ignore=adjoint/engine/backends/triton adjoint docs
 
 validate: $(STAMP)       ## the suite's compiled programs, each kernel against the reference interpreter
 	ADJOINT_VALIDATE=1 $(BIN)/python -m pytest -n $(JOBS) tests/test_compile*.py tests/test_native*.py tests/test_control_flow*.py \
