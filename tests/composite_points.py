@@ -403,6 +403,11 @@ GENERAL = [
         _f(NN + "cosine_similarity", 1),
         (*((p[0], p[0][::-1].copy()) for p in SPREAD), (SPREAD[0][0] * 0, SPREAD[0][0] * 0)),
     ),
+    Row(
+        "euclidean",
+        lambda lib, x, y: lib.cdist(x, y, compute_mode="use_mm_for_euclid_dist"),
+        tuple((p[0], p[0][::-1] * 1.5 + 0.25) for p in SPREAD[:4]),
+    ),
     Row("pdist", _f(NN + "pdist"), (*SPREAD, (np.zeros((3, 2)),), (np.eye(3),))),
     Row("pdist 1", _f(NN + "pdist", 1.0), (*SPREAD, (np.zeros((3, 2)),))),
     Row("pdist 3", _f(NN + "pdist", 3.0), (*SPREAD, (np.zeros((3, 2)),))),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.ops.index import index
 
 DTYPES = ["float32", "float64", "int64", "int32", "uint8", "complex64"]
@@ -71,7 +72,8 @@ def test_few_rows_are_added_at_once_or_not_at_all(bad: int, monkeypatch: Any) ->
     with pytest.raises(IndexError, match="out of bounds"):
         x.index_put_((ad.tensor([0, 1, bad]),), rows, accumulate=True)
     assert x.eq(1).all()
-    monkeypatch.setattr(index, "resolve_indices", None)  # which the operation itself asks first
+    if not OVERRIDES.active:  # by classes of other tests, for which nothing is cut short
+        monkeypatch.setattr(index, "resolve_indices", None)  # which the operation itself asks first
     x.index_put_((ad.tensor([0, -1, 0]),), rows, accumulate=True)
     assert x.tolist() == [[3.0] * 3, *[[1.0] * 3] * 4, [2.0] * 3]
 

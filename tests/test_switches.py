@@ -553,7 +553,32 @@ def _precision() -> None:
     assert told == [(np.float32, 7), (np.float32, 7), (np.float32, 1)]
 
 
+def _converted(name: str) -> ad.Tensor | None:
+    """A layer's weight before and after a conversion with a switch on: the object that it was."""
+    setter = getattr(ad.__future__, f"set_{name}_module_params_on_conversion")
+    layer = ad.nn.Linear(2, 2)
+    before, values = layer.weight, layer.weight.detach().numpy().copy()
+    setter(True)
+    try:
+        layer.double()
+    finally:
+        setter(False)
+    assert layer.weight.dtype is ad.float64
+    np.testing.assert_array_equal(layer.weight.detach().numpy(), values.astype(np.float64))
+    return before if layer.weight is before else None
+
+
+def _overwritten() -> None:
+    assert _converted("overwrite") is None
+
+
+def _swapped() -> None:
+    assert _converted("swap") is not None
+
+
 EFFECTS: dict[str, Callable[[], None]] = {
+    "set_overwrite_module_params_on_conversion": _overwritten,
+    "set_swap_module_params_on_conversion": _swapped,
     "set_float32_matmul_precision": _precision,
     "set_default_backend": _default_backend,
     "set_anomaly_enabled": _anomaly_by_function,

@@ -239,7 +239,7 @@ def test_archives_stay_in_their_folder(tmp_path: Path) -> None:
     ]
     with tarfile.open(tmp_path / "b.tar", "w") as rolled:
         rolled.add(tmp_path / "a.txt", "../outside.txt")
-    with pytest.raises(tarfile.OutsideDestinationError):
+    with pytest.raises(tarfile.TarError):
         dataset_files.extract_archive(tmp_path / "b.tar", tmp_path / "out")
     with pytest.raises(RuntimeError, match="no zip or tar file"):
         dataset_files.extract_archive(tmp_path / "a.txt")

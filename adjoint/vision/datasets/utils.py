@@ -68,12 +68,25 @@ def extract_archive(
             packed.extractall(folder)  # which leaves out roots and `..`
     elif tarfile.is_tarfile(from_path):
         with tarfile.open(from_path) as rolled:
-            rolled.extractall(folder, filter="data")
+            _unroll(rolled, folder)
     else:
         raise RuntimeError(f"extract_archive: {os.fspath(from_path)} is no zip or tar file")
     if remove_finished:
         os.remove(from_path)
     return folder
+
+
+def _unroll(rolled: tarfile.TarFile, folder: str | os.PathLike[str]) -> None:
+    """Unpack a tar file that keeps to the folder, which the first of Python 3.11 do not look at."""
+    if hasattr(tarfile, "data_filter"):
+        rolled.extractall(folder, filter="data")
+        return
+    inside = os.path.realpath(folder)
+    for member in rolled.getmembers():
+        at = os.path.realpath(os.path.join(inside, member.name))
+        if not (member.isfile() or member.isdir()) or os.path.commonpath([inside, at]) != inside:
+            raise tarfile.TarError(f"{member.name!r} is a link or device, or outside of the folder")
+    rolled.extractall(folder)
 
 
 def download_and_extract_archive(
