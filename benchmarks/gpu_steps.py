@@ -1,11 +1,17 @@
 """Small networks on a GPU, Adjoint and PyTorch in turns in one process.
 
     python -m benchmarks.gpu_steps [--eager] [--json FILE] [name ...]
+    TRITON_INTERPRET=1 python -m benchmarks.gpu_steps --counted [--profile] [name ...]
 
 Inference at batch 1 without gradients, compiled by both (`torch.compile(mode="reduce-overhead")`);
 with `--eager`, training steps that are not compiled, of which the host is the bound. Under autocast
 to bfloat16, with equal weights and batches: milliseconds a call (the least mean of some rounds),
 seconds of the first call, and how far results, or losses, are apart.
+
+`--counted` needs no GPU: what the host does in an eager step of ours alone, by stand-ins for CuPy
+and cuDNN (of the tests) that compute nothing. It tells how many of the package's Python functions a
+step calls, how many launches it makes, and the least processor time of some steps, in which that of
+the stand-ins is; `--profile` tells which functions these are, by how often they are called.
 """
 
 from __future__ import annotations
@@ -13,8 +19,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import sys
 import time
+from collections import Counter
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,6 +31,8 @@ import numpy as np
 from benchmarks.gpu_zoo import NETWORKS
 
 ROUNDS, CALLS, WARM = 6, 20, 8
+COUNTED_ROUNDS, COUNTED_WARM = 30, 12
+SHOWN = 60  # functions of a profile
 State = dict[str, np.ndarray[Any, Any]]
 
 
@@ -93,12 +104,58 @@ def measured(name: str, eager: bool) -> dict[str, Any]:
     return {"seconds": best, "first": firsts, "apart": float(apart)}
 
 
+def calls_of(step: Callable[[], Any], package: str) -> Counter[str]:
+    """How often a step calls each Python function of a package's, by file, line and name."""
+    calls: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, given: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(package):
+            where = code.co_filename.removeprefix(package)
+            calls[f"{where}:{code.co_firstlineno} {code.co_name}"] += 1
+
+    sys.setprofile(note)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def counted(names: list[str], is_profiled: bool) -> None:
+    """Print what the host does in steps of which nothing is computed."""
+    gpu = importlib.import_module("tests.cupy_stand_in").connect(is_run=False)
+    importlib.import_module("tests.convolutions_stand_in").connect(gpu)
+    fw = importlib.import_module("adjoint")
+    package = str(fw.__path__[0]) + "/"
+    print(f"{'':12}{'calls':>8}{'launches':>10}{'ms':>8}")
+    for name in names:
+        step = prepared(fw, name, {}, eager=True)
+        for _ in range(COUNTED_WARM):  # what is looked at first, and compiled, is past
+            step()
+        before = gpu.launched
+        calls = calls_of(step, package)
+        launched, best = gpu.launched - before, float("inf")
+        for _ in range(COUNTED_ROUNDS):
+            start = time.process_time()
+            step()
+            best = min(best, time.process_time() - start)
+        print(f"{name:12}{calls.total():8}{launched:10}{1e3 * best:8.2f}", flush=True)
+        for where, count in calls.most_common(SHOWN if is_profiled else 0):
+            print(f"    {count:7}  {where}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=[*NETWORKS])
     parser.add_argument("--eager", action="store_true", help="training steps, not compiled")
+    parser.add_argument("--counted", action="store_true", help="eager steps without a GPU")
+    parser.add_argument("--profile", action="store_true", help="with --counted: which functions")
     parser.add_argument("--json")
     chosen = parser.parse_args()
+    if chosen.counted:
+        counted(chosen.names, chosen.profile)
+        return
     found: dict[str, Any] = {}
     print(f"{'':12}{'torch ms':>10}{'ours ms':>10}{'ratio':>7}   first s   apart")
     for name in chosen.names:

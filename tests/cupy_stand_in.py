@@ -49,10 +49,22 @@ def address_of(array: Any) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+LARGE = 1 << 15  # bytes
+
+
+def keep_large_memory() -> None:
+    """Have the C library keep large memory that nobody has: to map it anew takes 50 us."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):  # glibc
+        library.mallopt(-4, 0)  # M_MMAP_MAX
+        library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+
+
 class CupyArray(np.ndarray[Any, Any]):
     """An array that only the stand-in's functions may touch."""
 
     is_run = True  # whether kernels write to it
+    handed_out = False  # whether it has memory that only it and its views show, as a pool's block
 
     def __new__(
         cls, shape: Any, dtype: Any = np.float64, memptr: Any = None, strides: Any = None
@@ -63,11 +75,15 @@ class CupyArray(np.ndarray[Any, Any]):
             size = memptr.mem.nbytes + 512
             room: Any = (ctypes.c_char * size).from_address(least)
             room.held = memptr.mem
-            return np.ndarray.__new__(cls, sizes, dtype, room, memptr.ptr - least, strides)
+            found = np.ndarray.__new__(cls, sizes, dtype, room, memptr.ptr - least, strides)
+            found.__dict__["pointer"] = memptr
+            return found
         size = prod(sizes) * np.dtype(dtype).itemsize
-        room = (np.empty if cls.is_run else np.zeros)(size + 512, np.uint8)
+        # What kernels do not write to is zero, where that takes no time.
+        room = (np.empty if cls.is_run or size > LARGE else np.zeros)(size + 512, np.uint8)
         start = -address_of(room) % 256
         found = np.ndarray.__new__(cls, sizes, dtype, room.data, start)
+        found.handed_out = True
         return found
 
     @property
@@ -75,10 +91,12 @@ class CupyArray(np.ndarray[Any, Any]):
         found = self.__dict__.get("pointer")
         if found is None:  # as of CuPy's arrays, which have it at once
             owner: Any = self
-            while isinstance(owner.base, np.ndarray):
+            while isinstance(owner.base, CupyArray):
                 owner = owner.base
+            known = owner.__dict__.get("pointer")
             # The room that all of its views are in.
-            found = self.__dict__["pointer"] = Pointer(address_of(self), owner)
+            room = owner if known is None else known.mem
+            found = self.__dict__["pointer"] = Pointer(address_of(self), room)
         return found
 
     @property
@@ -447,6 +465,8 @@ def connect(is_run: bool = True) -> InterpretedGpu:
     """Eager mode on "cuda" by the stand-in; returns what launches its kernels."""
     install()
     CupyArray.is_run = is_run
+    if not is_run:
+        keep_large_memory()
     from adjoint.engine.backends.array import buffers, devices, executor
     from adjoint.engine.backends.array.gpu import transfers
     from adjoint.engine.backends.array.kernels.shape import copies
