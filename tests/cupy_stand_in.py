@@ -106,6 +106,14 @@ class CupyArray(np.ndarray[Any, Any]):
     def get(self) -> Any:
         return np.array(self)
 
+    def min(self, axis: Any = None, out: Any = None, keepdims: Any = False, **_: Any) -> Any:
+        refuse_to_fill(out)
+        return np.ndarray.min(self, axis, keepdims=keepdims)
+
+    def max(self, axis: Any = None, out: Any = None, keepdims: Any = False, **_: Any) -> Any:
+        refuse_to_fill(out)
+        return np.ndarray.max(self, axis, keepdims=keepdims)
+
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         """As CuPy's functions of elements, their results lie in rows whatever operands do."""
         into = kwargs.pop("out", ())
@@ -116,6 +124,12 @@ class CupyArray(np.ndarray[Any, Any]):
         kept = into or (None,) * len(several)
         made = [in_rows(x) if o is None else o for x, o in zip(several, kept, strict=True)]
         return None if found is None else tuple(made) if isinstance(found, tuple) else made[0]
+
+
+def refuse_to_fill(out: Any) -> None:
+    """CuPy's least and greatest elements go through CUB where they can, which fills no array."""
+    if out is not None:
+        raise TypeError("an extreme of CuPy's cannot be put into an array that is there")
 
 
 def on_host(x: Any) -> Any:

@@ -121,6 +121,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
                         return run_on_device(record, operands, params)
                     if record.by_library:
                         return run_by_library(record, operands, params)
+                    return run_by_table(record, operands, params)
                 return run_general(record, operands, params)
             arrays.append(array)
             least = HALVES if array.size < large and array.dtype in HALF_DTYPES else large
@@ -261,30 +262,36 @@ def run_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, A
     except MemoryError as error:
         raise explain(record, operands, params, error) from error
     if out is None:
-        return run_general(record, operands, params)
+        return run_by_table(record, operands, params)
     if CONTEXT.grad_enabled:
         HOOKS.attach(record, operands, params, out)
     return out
 
 
 def run_by_table(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """`run` of what the eager table does better on a GPU: at once, where nobody looks on.
+    """`run` of what the eager table does on a GPU: at once, where nobody looks on.
 
-    So where all operands are tensors of the current GPU.
+    So where all operands are tensors of the current GPU, or numbers.
     """
     kernel = record.plans.get(DEVICE_KERNEL) or find_device_kernel(record)
-    if faults.BLOCKING or LISTENERS or kernel is None or record.promotion is not None:
+    if faults.BLOCKING or LISTENERS or kernel is None or "device" in params:
         return run_general(record, operands, params)
     arrays: list[Any] = []
+    key: list[Any] = []  # `pattern`, inline
     current = cupy().cuda.runtime.getDevice()
     followed = False
     for x in operands:
-        if not is_tensor(x):
-            return run_general(record, operands, params)
-        followed = followed or (CONTEXT.grad_enabled and x.requires_grad)
-        a = x._array
-        here = a.__class__ in DEVICE_LAYOUTS and a.data.device_id == current
-        if not here or a.dtype.names is not None:
+        if isinstance(x, TensorBase):
+            a = x._array  # type: ignore[attr-defined]
+            here = a.__class__ in DEVICE_LAYOUTS and a.data.device_id == current
+            if not here or a.dtype.names is not None:
+                return run_general(record, operands, params)
+            followed = followed or (CONTEXT.grad_enabled and x.requires_grad)  # type: ignore[attr-defined]
+            key.append(a.dtype if a.ndim else (a.dtype,))
+        elif x.__class__ in NUMBERS:
+            a = x
+            key.append(x.__class__)
+        else:
             return run_general(record, operands, params)
         arrays.append(a)
     if followed and not record.differentiable:
@@ -293,7 +300,7 @@ def run_by_table(record: Record, operands: tuple[Any, ...], params: dict[str, An
     try:
         if not record.native_check and record.compose is None:
             check(record, operands, params)
-        result = call(record, kernel, arrays, (), params)
+        result = call(record, kernel, arrays, tuple(key), params)
     except Exception:
         return run_general(record, operands, params)  # which says what is wrong
     out = wrap_results(result, cupy())
@@ -327,7 +334,9 @@ def run_by_library(record: Record, operands: tuple[Any, ...], params: dict[str, 
         return run_whole(record, operands, params)
     x, y = operands[0], operands[-1]
     two = len(operands) == 2 and is_tensor(y) and y._array.__class__ in DEVICE_LAYOUTS
-    if faults.BLOCKING or not two or record.draws:
+    if not two or record.draws:
+        return run_by_table(record, operands, params)
+    if faults.BLOCKING:
         return run_general(record, operands, params)
     faults.LATEST.append((record.name, None, 0))
     try:
@@ -382,6 +391,7 @@ def is_composed(record: Record, tracked: bool, operands: tuple[Any, ...]) -> boo
 
 COMPOSED = "composed"  # where they keep whether a composite has no kernel of its own
 DEVICE_KERNEL = "device"  # where a record's plans keep a GPU's kernel
+NUMBERS = frozenset({int, float, bool, complex})  # of Python's own, which any device takes
 
 
 def find_kernel(record: Record) -> Any:

@@ -322,7 +322,8 @@ def nextafter(xp: Any, x: Array, y: Array) -> Array:
 def frexp(xp: Any, x: Array) -> tuple[Array, Array]:
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     mantissa, exponent = xp.frexp(wide)
-    return as_first(mantissa.astype(x.dtype), (x,)), as_first(exponent.astype(np.int32), (x,))
+    mantissa = mantissa.astype(x.dtype, copy=False)
+    return as_first(mantissa, (x,)), as_first(exponent.astype(np.int32, copy=False), (x,))
 
 
 # -- sign, extremes, shifts ---------------------------------------------------------------------
