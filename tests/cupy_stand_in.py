@@ -339,6 +339,10 @@ class InterpretedGpu:
     def read(self, word: Any, streams: Any = ()) -> int:
         return int(word[0])
 
+    @staticmethod
+    def clear(word: Any) -> None:
+        word[:] = 0
+
     stream = Stream
 
     def enter(self) -> tuple[int, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +13,19 @@ from adjoint.distributed.communication.ways import LaneWay
 from adjoint.engine.backends.array import in_place
 from adjoint.engine.backends.array.buffers import copy_into
 from adjoint.engine.backends.triton.program import faults
-from adjoint.engine.backends.triton.program.faults import CALL_BITS, CALLS, FaultBoard
+from adjoint.engine.backends.triton.program.codes import (
+    CALL_BITS,
+    CALLS,
+    KNOWN,
+    UNTOLD,
+    ErrorNumbers,
+)
+from adjoint.engine.backends.triton.program.faults import FaultBoard
 from adjoint.engine.backends.triton.runtime.cuda import LibraryOrder, StreamOrder
 from adjoint.engine.compiler.package.status import CODE_BITS
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.state import late_faults
+from adjoint.engine.ops.common.checks import failure
 from adjoint.engine.tensor.tensor import wrap
 
 FAULT = "IndexError", "index {number} is out of bounds"
@@ -24,6 +33,8 @@ FAULT = "IndexError", "index {number} is out of bounds"
 
 class Machine:
     """Launches on streams, of which the host waits for one."""
+
+    index = 0
 
     def __init__(self) -> None:
         self.current: Any = SimpleNamespace(ptr=0)
@@ -34,6 +45,9 @@ class Machine:
 
     def address(self, array: Any) -> int:
         return int(array.ctypes.data)
+
+    def clear(self, word: Any) -> None:
+        word[:] = 0
 
     def stream(self) -> Any:
         return self.current
@@ -48,7 +62,7 @@ class Machine:
 @pytest.fixture
 def board(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(faults, "LOOKS", [])
-    monkeypatch.setattr(faults, "KEEPERS", [])
+    monkeypatch.setattr(faults, "KEEPERS", {})
     return FaultBoard(Machine())
 
 
@@ -83,6 +97,104 @@ def test_an_interrupt_forgets_nothing(board: FaultBoard, monkeypatch: pytest.Mon
     machine.current = SimpleNamespace(ptr=0)
     with pytest.raises(IndexError):
         board.look()
+
+
+def test_what_is_launched_while_somebody_looks_is_looked_at(
+    board: FaultBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whoever looks next; who looks meanwhile waits until the first one knows."""
+    machine, read = board.machine, board.machine.read
+    reading, go_on = threading.Event(), threading.Event()
+
+    def slowly(word: Any, streams: Any) -> int:
+        reading.set()
+        assert go_on.wait(30)
+        return int(read(word, streams))
+
+    told: list[BaseException | None] = []
+
+    def looks() -> None:
+        try:
+            board.look()
+        except IndexError as error:
+            told.append(error)
+        else:
+            told.append(None)
+
+    machine.found[0] = reported(board, board.launched())
+    with monkeypatch.context() as patch:
+        patch.setattr(machine, "read", slowly)
+        first = threading.Thread(target=looks)
+        first.start()
+        assert reading.wait(30)
+        second = threading.Thread(target=looks)
+        second.start()
+        second.join(0.05)
+        assert second.is_alive()
+        assert not told
+        slot = board.launched()
+        go_on.set()
+        first.join()
+        second.join()
+    assert isinstance(told[0], IndexError)
+    assert told[1] is None
+    machine.found[0] = reported(board, slot, 8)
+    assert not board.streams  # the second one has seen that call, too
+    board.launched()
+    with pytest.raises(IndexError, match="8"):
+        board.look()
+
+
+def test_what_is_undone_is_one_device_s(board: FaultBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what another one does, nothing is known here."""
+    undone: list[str] = []
+    kept: list[Any] = []
+    monkeypatch.setattr(late_faults, "KEEPERS", {0: board.keep, 1: kept.append})
+    board.machine.found[0] = reported(board, board.launched())
+    late_faults.keep(lambda: undone.append("another device's"), 1)
+    late_faults.keep(lambda: undone.append("its own"), 0)
+    late_faults.keep(lambda: undone.append("of a device without kernels"), 2)
+    with pytest.raises(IndexError):
+        board.look()
+    assert undone == ["its own"]
+    assert len(kept) == 1
+
+
+def test_what_is_kept_to_be_undone_is_bounded(board: FaultBoard) -> None:
+    board.launched()
+    for _ in range(3 * faults.UNDOS):
+        board.keep(lambda: None)
+        assert len(board.undos) <= faults.UNDOS
+
+
+def test_errors_beyond_those_that_have_numbers_are_told_by_their_type() -> None:
+    numbers = ErrorNumbers()
+    known = {numbers.number(("ValueError", f"message {k}")) for k in range(KNOWN)}
+    assert 0 in known
+    assert max(known) == KNOWN
+    assert numbers.number(("ValueError", "message 3"))
+    assert not numbers.number(("ValueError", "new"))
+    number = numbers.some_number(("ValueError", "new"))
+    kind, message = numbers.error(number)
+    assert kind == "ValueError"
+    assert message == UNTOLD
+    assert numbers.error(numbers.some_number(("ValueError", "message 3")))[1] == "message 3"
+    told = failure(message, kind, 7)
+    assert isinstance(told, ValueError)
+    assert "a kernel found that 7 is wrong" in str(told)
+
+
+def test_calls_of_long_ago_have_no_line(board: FaultBoard) -> None:
+    """Rather than that of another call."""
+    slot = board.launched()
+    for _ in range(CALLS):
+        board.launched()
+    board.machine.found[0] = reported(board, slot)
+    with pytest.raises(IndexError) as caught:
+        board.look()
+    notes = "".join(caught.value.__notes__)
+    assert __file__ not in notes
+    assert "ADJOINT_LAUNCH_BLOCKING=1" in notes
 
 
 @pytest.mark.parametrize("more", [0, CALLS])

@@ -93,7 +93,7 @@ class CUDAGraph:
                 "CUDA graphs must be captured on a non-default stream. (However, after capture, "
                 "it's ok to replay them on the default stream.)"
             )
-        machine(current_device()).products.ready()  # what capturing may not make
+        machine(current_device()).ready()  # what capturing may not make
         settle()  # nor may it wait for what was launched before
         self._memory = _memory_of(pool)
         self._allocator = device_memory.using(self._memory._pool)

@@ -29,12 +29,14 @@ UNSEEN: list[Callable[[], None]] = []
 Undo = Callable[[], None]
 # Whoever may yet report something keeps what undoes a change of the host's that goes with work of
 # a device: after a fault that work does nothing.
-KEEPERS: list[Callable[[Undo], None]] = []
+KEEPERS: dict[int, Callable[[Undo], None]] = {}  # by the device's number
 
 
-def keep(undo: Undo) -> None:
-    """Have a change of the host's undone if it turns out that a fault came before it."""
-    for keeper in KEEPERS:
+def keep(undo: Undo, device: int) -> None:
+    """Have a change of the host's undone if it turns out that a fault of the device's, of whose
+    work it is a part, came before it."""
+    keeper = KEEPERS.get(device)
+    if keeper is not None:
         keeper(undo)
 
 

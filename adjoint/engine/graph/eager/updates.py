@@ -28,6 +28,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.generated import function_of_text
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import late_faults
 from adjoint.engine.core.state.loading import brought
@@ -106,9 +107,13 @@ class CompiledRule:
         for k, times in self.apart:
             arrays[k][...] += times
             tensors[k]._storage.version += times
-        if self.apart and late_faults.KEEPERS:
-            # Of counters alone: what is kept would hold the gradients of many steps.
-            late_faults.keep(partial(take_back, [(arrays[k], times) for k, times in self.apart]))
+        if self.apart and self.written and late_faults.KEEPERS:
+            first = arrays[self.written[0]]
+            place = DEVICE_LAYOUTS.get(first.__class__)
+            if place is not None:
+                # Of counters alone: what is kept would hold the gradients of many steps.
+                back = partial(take_back, [(arrays[k], times) for k, times in self.apart])
+                late_faults.keep(back, place(first)[0])
         return True
 
 

@@ -22,7 +22,8 @@ import numpy as np
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.program.banks import signed
-from adjoint.engine.backends.triton.program.faults import BLOCKING, CALL_BITS, FaultBoard
+from adjoint.engine.backends.triton.program.codes import CALL_BITS, CodedDraft
+from adjoint.engine.backends.triton.program.faults import BLOCKING, FaultBoard
 from adjoint.engine.backends.triton.program.program import MakeTarget
 from adjoint.engine.backends.triton.runtime.arguments import with_arguments
 from adjoint.engine.backends.triton.runtime.cublaslt import uses_tf32
@@ -30,15 +31,12 @@ from adjoint.engine.backends.triton.runtime.launching import SPARE, NativeLaunch
 from adjoint.engine.backends.triton.runtime.open_numbers import OPEN_NUMBERS
 from adjoint.engine.backends.triton.target import EagerTarget
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
-from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.footprint import AtSizes
 from adjoint.engine.compiler.memory.places import INPUT, RESULT
 from adjoint.engine.compiler.options import Options
-from adjoint.engine.compiler.package.draft import Draft
 from adjoint.engine.compiler.package.image import ProgramImage
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.build import plan_for
-from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Launch, double_bits
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.generated import function_of_text
@@ -105,17 +103,8 @@ class DirectMachine(Protocol):
     def workspace_on(self, stream: int) -> int: ...
 
 
-class NumberedDraft(Draft):
-    """A draft that knows where the codes of faults are."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.codes: list[int] = []
-        super().__init__(plan)
-
-    def word(self, word: Any, at: int) -> int:
-        if isinstance(word, Fault):
-            self.codes.append(at)
-        return super().word(word, at)
+class NumberedDraft(CodedDraft):
+    """A draft of launches alone."""
 
     def shared(self, at_sizes: AtSizes) -> tuple[list[Any], bool]:
         """Nothing: there are no workers."""

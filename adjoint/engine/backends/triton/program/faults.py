@@ -1,36 +1,43 @@
-"""Faults of eager operations on a GPU, told when somebody waits for it.
+"""What kernels on a GPU find wrong, told when somebody waits for it.
 
 Note [late faults]
-    An index out of bounds is found by the kernel, which the host does not wait for. Kernels of all
-    fragments on a device report into one word of its memory, the first report stays there, and
-    those that write to state (an optimizer's update) do nothing from then on. Where the host waits
-    for the device anyway (`item`, `cpu`, `synchronize`) the word is looked at, if a kernel that can
-    fail was launched since, and what it says is raised: the operation's own error, and the line of
-    the program that launched it. `ADJOINT_LAUNCH_BLOCKING=1` has it looked at after each launch.
-    Counts of steps, which the host advances beside updates that did nothing, are taken back.
+    An index out of bounds is found by the kernel, which the host does not wait for. All kernels on
+    a device report into one word of its memory, which stays where it is; the first report stays
+    there, and those that write to state (an optimizer's update) do nothing from then on. Where the
+    host waits for the device anyway (`item`, `cpu`, `synchronize`) the word is looked at, if a
+    kernel that can fail was launched since, and what it says is raised: the operation's own error,
+    and the line of the program that launched it. `ADJOINT_LAUNCH_BLOCKING=1` has it looked at after
+    each launch. Counts of steps, which the host advances beside updates that did nothing, are taken
+    back.
 
     The host waits for one stream, and kernels may have been launched on others: those are waited
-    for too, or what was found there would not be known, and never be told. A graph that was
-    captured by hand launches its kernels again at each replay, without a word to anybody: so
-    replays are noted like calls.
+    for too, or what was found there would not be known, and never be told. The word is then made
+    zero, and that is waited for: kernels on any stream that are launched afterwards write again. A
+    graph that was captured by hand launches its kernels again at each replay, without a word to
+    anybody: so replays are noted like calls.
+
+    Of what two threads launch some may be under way when one of them is told. Whoever looks
+    meanwhile waits until that is over, and work of the other thread did nothing until then.
 """
 
 from __future__ import annotations
 
-from threading import RLock
+from threading import Lock, RLock, get_ident
 from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.gpu.device_memory import PER_THREAD
 from adjoint.engine.backends.array.gpu.faults import BLOCKING as BLOCKING
+from adjoint.engine.backends.array.gpu.faults import VARIABLES
+from adjoint.engine.backends.triton.program.codes import CALL_BITS, CALLS, Error, ErrorNumbers
 from adjoint.engine.compiler.package.status import CODE_BITS, read_status
 from adjoint.engine.core.errors import users_place
-from adjoint.engine.core.state.late_faults import KEEPERS, LOOKS, Undo
+from adjoint.engine.core.state.late_faults import BOARDS, KEEPERS, LOOKS, Undo
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.ops.common.checks import failure
 
-CALL_BITS = CODE_BITS // 2  # of a code: which of the latest calls it was
-CALLS = 1 << CALL_BITS
-KNOWN = (1 << (CODE_BITS - CALL_BITS)) - 1  # errors that have numbers
+UNDOS = 256  # that are kept, before the host waits to know whether they are wanted
 
 
 class FaultBoard:
@@ -39,43 +46,32 @@ class FaultBoard:
     def __init__(self, machine: Any) -> None:
         self.machine = machine
         self.word = machine.empty(1, np.int64)
-        self.word[:] = 0
         self.address = machine.address(self.word)
-        self.known: list[tuple[str, str]] = []  # exception and message, by number - 1
-        self.numbers: dict[tuple[str, str], int] = {}
+        machine.clear(self.word)
+        self.errors = ErrorNumbers()
+        self.number = self.errors.number
         self.places: list[Any] = [None] * CALLS  # of the latest calls: file and line
         self.calls = self.seen = 0
-        self.pending = False
-        self.lock = RLock()
-        self.streams: dict[int, Any] = {}  # that such kernels were launched on since
+        self.lock = RLock()  # for what calls and looks change
+        self.looking = RLock()  # for a look: another thread waits until it is over
+        self.streams: dict[Any, Any] = {}  # that such kernels were launched on since
         self.replayed: int | None = None  # the first replay of a graph since
         self.undos: list[tuple[int, Undo]] = []  # by how many calls there were before
         LOOKS.append(self.look)
-        KEEPERS.append(self.keep)
-
-    def number(self, fault: tuple[str, str]) -> int:
-        """The number of an error; 0 where there are too many."""
-        number = self.numbers.get(fault)
-        if number is None:
-            if len(self.known) >= KNOWN:
-                return 0
-            self.known.append(fault)
-            number = self.numbers[fault] = len(self.known)
-        return number
+        KEEPERS[machine.index] = self.keep
 
     def launched(self) -> int:
         """Note a call that can fail; the low bits of its codes."""
-        slot, self.calls = self.calls & (CALLS - 1), self.calls + 1
-        self.places[slot] = users_place()
-        self.expect()
+        stream, place = self.machine.stream(), users_place()
+        key: Any = stream.ptr
+        if key == PER_THREAD:  # which is another one in each thread
+            key = key, get_ident()
+        with self.lock:
+            slot = self.calls & (CALLS - 1)
+            self.calls += 1
+            self.places[slot] = place
+            self.streams[key] = stream
         return slot
-
-    def expect(self) -> None:
-        """Something may be found by what is launched on the current stream."""
-        stream = self.machine.stream()
-        with self.lock:  # or it might be put where nobody looks any more
-            self.streams[stream.ptr] = stream
-            self.pending = True
 
     def replay(self) -> None:
         """Note that calls of before, which a graph captured, are launched again."""
@@ -83,7 +79,7 @@ class FaultBoard:
             self.replayed = self.calls
         self.launched()
 
-    def reported_by(self, *faults: tuple[str, str]) -> tuple[int, list[int], int] | None:
+    def reported_by(self, *faults: Error) -> tuple[int, list[int], int] | None:
         """What a kernel of the eager table reports errors by (`late_faults.Board`)."""
         numbers = [*map(self.number, faults)]
         if not all(numbers):
@@ -93,30 +89,39 @@ class FaultBoard:
 
     def keep(self, undo: Undo) -> None:
         """Undo something if a call before it has failed: so many calls are told apart."""
-        if self.pending:
-            self.undos.append((self.calls, undo))
-            if self.calls - self.seen > CALLS // 2 or len(self.undos) > CALLS:
-                self.look()
+        if not self.streams:
+            return
+        self.undos.append((self.calls, undo))
+        many = self.calls - self.seen > CALLS // 2 or len(self.undos) > UNDOS
+        if many and STREAM_CAPTURE.graph is None:
+            self.look()
 
     def look(self) -> None:
-        """Raise what was reported, once."""
-        if not self.pending:
+        """Raise what was reported, once. What is launched meanwhile is looked at again."""
+        if not self.streams:
             return
-        with self.lock:  # calls from now on are looked at again
-            self.pending = False
-            streams, self.streams = self.streams, {}
-        try:
-            status = self.machine.read(self.word, streams)
-        except BaseException:  # an interrupt: nothing is known yet
+        with self.looking:
             with self.lock:
-                self.streams, self.pending = streams | self.streams, True
-            raise
-        seen, self.seen = self.seen, self.calls
-        replayed, self.replayed = self.replayed, None
-        undos, self.undos = self.undos, []
-        if not status:
-            return
-        self.word[:] = 0
+                streams, asked = dict(self.streams), self.calls
+            if not streams:  # another thread has looked
+                return
+            status = self.machine.read(self.word, streams)  # an interrupt changes nothing
+            if status:
+                self.machine.clear(self.word)
+            with self.lock:
+                seen, self.seen = self.seen, asked
+                replayed, self.replayed = self.replayed, None
+                undos = self.undos
+                self.undos = [] if status else [kept for kept in undos if kept[0] > asked]
+                if self.calls == asked:
+                    self.streams.clear()
+            if status:
+                raise self.told(status, seen, replayed, undos)
+
+    def told(
+        self, status: int, seen: int, replayed: int | None, undos: list[tuple[int, Undo]]
+    ) -> Exception:
+        """The error that was reported; what updates would have counted is taken back."""
         code, value = read_status(status)
         last = self.calls - 1
         failed = last - ((last - code) & (CALLS - 1))  # which call it was
@@ -125,10 +130,25 @@ class FaultBoard:
         for before, undo in reversed(undos):
             if before > failed:
                 undo()
-        kind, message = self.known[(code >> CALL_BITS) - 1]
-        late = self.calls - seen > CALLS
-        place = None if late else self.places[failed & (CALLS - 1)]
+        kind, message = self.errors.error(code >> CALL_BITS)
         error = failure(message, kind, value)
-        if place is not None:
-            error.add_note(f"This was found by a kernel that was launched at {place[0]}:{place[1]}")
-        raise error
+        place = None if last + 1 - seen > CALLS else self.places[failed & (CALLS - 1)]
+        where = f"launched at {place[0]}:{place[1]}" if place else "launched long before"
+        error.add_note(f"This was found by a kernel that was {where}")
+        if place is None:
+            error.add_note(f"Run with {VARIABLES[0]}=1 to have the call itself raise it.")
+        return error
+
+
+_MAKING = Lock()
+
+
+def board_of(machine: Any) -> FaultBoard:
+    """A device's board, of which there is one in a process."""
+    with _MAKING:
+        board = BOARDS.get(machine.index)
+        if board is None:
+            with machine.active():
+                board = BOARDS[machine.index] = FaultBoard(machine)
+        assert isinstance(board, FaultBoard)
+        return board

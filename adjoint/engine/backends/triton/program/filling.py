@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.triton.program.codes import CALL_BITS
 from adjoint.engine.backends.triton.program.direct import (
     PAGE,
     DirectProgram,
     LaunchedWork,
     NumberedDraft,
 )
-from adjoint.engine.backends.triton.program.faults import CALL_BITS
 from adjoint.engine.backends.triton.program.open_launches import (
     OpenLaunch,
     is_plain,

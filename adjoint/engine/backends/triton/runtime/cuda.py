@@ -22,6 +22,7 @@ from adjoint.engine.backends.array.libraries.attention import CudnnAttention
 from adjoint.engine.backends.array.libraries.convolutions import Convolution
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import Written
+from adjoint.engine.backends.triton.program.faults import FaultBoard, board_of
 from adjoint.engine.backends.triton.runtime.compile import (
     CompiledKernel,
     KernelError,
@@ -118,6 +119,16 @@ class CudaMachine:
         self.shared: StreamOrder | None = None  # of what calls cuBLASLt
         self.lock = RLock()
 
+    @property
+    def faults(self) -> FaultBoard:
+        """Where kernels on this GPU report to."""
+        return board_of(self)
+
+    def ready(self) -> None:
+        """Make what may not be made while work is captured."""
+        self.products.ready()
+        board_of(self)
+
     def active(self) -> Any:
         """A context in which memory and launches are this GPU's."""
         if self.cupy.cuda.runtime.getDevice() == self.index:
@@ -193,15 +204,24 @@ class CudaMachine:
         """The current stream of this GPU."""
         return self.cupy.cuda.get_current_stream(self.index)
 
-    def read(self, word: Any, streams: Mapping[int, Any] = NO_STREAMS) -> int:
+    def read(self, word: Any, streams: Mapping[Any, Any] = NO_STREAMS) -> int:
         """One word of the device's, after all that the current stream was asked for, and others.
 
         What is captured meanwhile is not done, so nothing is there to be waited for.
         """
-        for number, stream in streams.items():
-            if number != self.stream().ptr and not stream.is_capturing:
-                faults.guarded(stream.synchronize)
-        return int(faults.guarded(word.get)[0])
+        with self.active():
+            for stream in streams.values():
+                if stream.ptr == PER_THREAD:  # perhaps another thread's, which cannot be named
+                    faults.guarded(self.cupy.cuda.runtime.deviceSynchronize)
+                elif stream.ptr != self.stream().ptr and not stream.is_capturing:
+                    faults.guarded(stream.synchronize)
+            return int(faults.guarded(word.get)[0])
+
+    def clear(self, word: Any) -> None:
+        """Make a word of the device's zero, for all streams: that is waited for."""
+        with self.active():
+            word.fill(0)
+            faults.guarded(self.stream().synchronize)
 
     def order(self, by_library: bool = False) -> StreamOrder | LibraryOrder:
         """What keeps a program's calls in order, from now on; one that calls cuBLASLt, or not."""

@@ -21,7 +21,6 @@ from adjoint.engine.backends.array.gpu.device_memory import POOLS
 from adjoint.engine.backends.array.gpu.driver import NO_CONTEXT, launch_function
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import Written
-from adjoint.engine.backends.triton.program.faults import FaultBoard
 from adjoint.engine.backends.triton.program.tables import tables
 from adjoint.engine.backends.triton.runtime import cublaslt
 from adjoint.engine.backends.triton.runtime.compile import (
@@ -60,7 +59,6 @@ from adjoint.engine.backends.triton.runtime.launching import (
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.core.errors import AcceleratorError, OutOfMemoryError
 from adjoint.engine.core.identity.keys import key_of
-from adjoint.engine.core.state.late_faults import BOARDS
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
 Shape = tuple[int, ...]
@@ -104,8 +102,7 @@ class DirectGpu:
         self.rooms: list[Any] = []
         self.choices: dict[Any, int] = {}  # which of several ways was the fastest, of those asked
         self.biases = Lock()
-        with whole.active():
-            self.faults = BOARDS[self.index] = FaultBoard(whole)
+        self.faults = whole.faults
 
     def enter(self) -> tuple[int, int | None]:
         """The current stream; and the current device, if it is another one."""
