@@ -11,6 +11,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.core.operations import small_calls
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.operations.small_calls import EVERY, FIRST
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import straight
@@ -123,3 +124,39 @@ def test_a_step_is_of_programs_from_its_fifth_time_on(monkeypatch: pytest.Monkey
         (x * y).sum().backward()
     assert plan.record.small
     assert plan.small
+
+
+def notes_of(step: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many calls without a program were looked at in a step's first call."""
+    notes: list[object] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(HOOKS, "note_call", lambda *args: notes.append(args))
+        step()
+    return len(notes)
+
+
+def test_state_made_beside_a_recording_is_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch, newcomers: Any
+) -> None:
+    """It is made once: native code for it would be assembled for nothing."""
+    monkeypatch.setattr(small_calls, "FIRST", 1 << 20)
+
+    def weights() -> list[ad.Tensor]:
+        return [ad.full((k + 3, 7), 1.0).requires_grad_() for k in range(5)]
+
+    def step_of(given: list[ad.Tensor]) -> Callable[[], None]:
+        optimizer = ad.optim.AdamW(given, lr=0.1)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            for w in given:
+                (w * w).sum().backward()
+            optimizer.step()
+
+        return step
+
+    recorded, eager = weights(), weights()
+    assert not notes_of(ad.compile(step_of(recorded)), monkeypatch)
+    assert notes_of(step_of(eager), monkeypatch)
+    for mine, theirs in zip(recorded, eager, strict=True):
+        np.testing.assert_allclose(mine.detach(), theirs.detach(), rtol=1e-6)

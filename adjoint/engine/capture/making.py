@@ -310,7 +310,10 @@ class Recordable(Inspection):
             # What the function enters and does not leave, because it is refused there, is left.
             overrides = having(subclasses=THREAD.subclasses, functions=THREAD.functions)
             context = CONTEXT.having(
-                capture=trace, consulted=consulted, saved_hooks=saved_hooks_around(engine)
+                capture=trace,
+                recording=True,
+                consulted=consulted,
+                saved_hooks=saved_hooks_around(engine),
             )
             with context, overrides:
                 observation = observe(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
 
 # Results are new tensors that arguments decide, by their layouts and elements alone: no views of
@@ -196,7 +197,10 @@ def is_looked_at(owner: Any) -> bool:
     At all of the first, since a training step is to be quick from its fifth time on; then at so few
     that functions of ever new shapes pay little. Not at every eighth one: where a step has eight or
     sixteen of them, it would always be the same. Where parameters were made, another model begins.
+    At none beside a recording: an optimizer makes a hundred states there, once.
     """
+    if CONTEXT.recording:
+        return False
     owner.seen = seen = owner.seen + 1
     if seen <= FIRST:
         return True

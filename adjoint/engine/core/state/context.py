@@ -32,6 +32,7 @@ class Context(threading.local):
     inference: bool = False
     levels: tuple[Level, ...] = ()
     capture: Any = None
+    recording: bool = False  # a step is: what runs beside it, to make its state, runs once
     autocast: Any = None  # casts operands; None where it is off for every device
     autocast_settings: Any = None  # what `amp` was told, by device; None is the default
     anomaly: bool = False
