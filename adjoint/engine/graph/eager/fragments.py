@@ -349,7 +349,7 @@ class Fragments:
         try:
             fragment = self.quick[quick]
         except KeyError:
-            if self.sightings.waits(record, quick, tensors):
+            if self.sightings.waits(record, quick, tensors, params):
                 return None
             return self.described(record, operands, params, quick)
         if fragment is None:

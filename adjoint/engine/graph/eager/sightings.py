@@ -23,12 +23,16 @@ class Sightings:
     def __init__(self) -> None:
         self.counts: dict[Any, int] = {}
 
-    def waits(self, record: Record, kind: Any, tensors: Sequence[Any]) -> bool:
+    def waits(
+        self, record: Record, kind: Any, tensors: Sequence[Any], params: dict[str, Any]
+    ) -> bool:
         """Whether an operation is left to NumPy once more."""
         if not WAITS or (record.rounding != "exact" and record.fragment != "plain"):
             return False
         if any(t._array.dtype.kind == "c" for t in tensors):
             return True  # fragments take them apart; NumPy has its own infinities and magnitudes
+        if record.family == "linear" and getattr(params.get("dtype"), "is_complex", False):
+            return True  # converted: parts are put together one by one, NumPy has a loop for them
         if any(t._array.size >= AT_ONCE for t in tensors):
             return False
         if len(self.counts) >= KEPT:

@@ -50,8 +50,9 @@ from adjoint.engine.tensor.writing.mutation import BY_ELEMENT
 
 SIGHTED = 3  # times that a kind is looked at before it gets a program
 MOST = 1 << 15  # elements of a tensor: beyond, Python is no longer what a call costs
-# The same of a tensor that is written in place, by launches of its own (`entry_of_update`).
-MOST_WRITTEN = 1 << 18
+# The same of a call that is one fragment, whose launches are its own, in place too
+# (`entry_of_update`).
+MOST_OF_FRAGMENT = 1 << 18
 BY_PLACE = frozenset({"tril", "triu"})  # which ask where an element is
 MOST_DRAWN = 1 << 15  # the same where two operations and more, compiled apart, become one program
 MOST_FILLED = 1 << 20  # bytes of a new tensor: beyond, all cores write them (`memory.filling`)
@@ -132,7 +133,7 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
 
 def is_small(x: Tensor, calls: SmallCalls, of_any_size: bool = False) -> bool:
     """Whether a tensor has few elements, or few of them are read, and needs no tape."""
-    most = MOST_DRAWN if calls.draws else MOST_WRITTEN if calls.into else MOST
+    most = MOST_DRAWN if calls.draws else MOST_OF_FRAGMENT
     if x._array.size > most and not of_any_size and calls.name not in LIKE:
         return False
     return calls.unfollowed or not (CONTEXT.grad_enabled and x.requires_grad)
@@ -244,7 +245,8 @@ def entry_of_new(
         return None
     if calls.name in PICKING and call()._array.size > MOST:
         return None
-    program = straight_program(tensors, call, of_call=True)
+    few = calls.name in LIKE or calls.name in PICKING or all(x._array.size <= MOST for x in tensors)
+    program = straight_program(tensors, call, of_call=True) if few or calls.into else None
     if program is None:
         entry_of_one = entry_of_update if calls.into else entry_of_fragment
         return entry_of_one(calls, tensors, given, call)

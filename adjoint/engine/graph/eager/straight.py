@@ -385,7 +385,7 @@ def is_better_compiled(graph: DataflowGraph, of_call: bool) -> bool:
     made of `SEVERAL` and more, or where it has many elements. Others take as long either way, and
     rows cost less around them.
     """
-    nodes = calculating(graph)
+    nodes = calculating(graph) or converting(graph)
     if len(nodes) != 1:
         return False
     (node,) = nodes
@@ -424,6 +424,11 @@ def is_one_fragment(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> bool:
 def calculating(graph: DataflowGraph) -> list[Node]:
     """The operations of a graph that do more than move or convert elements."""
     return [n for n in graph.nodes if not n.record.is_view and n.record not in (CAST, CLONE)]
+
+
+def converting(graph: DataflowGraph) -> list[Node]:
+    """The operations of a graph that convert elements."""
+    return [n for n in graph.nodes if n.record is CAST]
 
 
 def is_looped(node: Node) -> bool:

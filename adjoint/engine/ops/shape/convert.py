@@ -54,7 +54,7 @@ CAST = linear(
     cost="free",
     rounding="exact",
     pointwise=True,
-    fragment="device",
+    fragment="plain",
 )
 TO_DEVICE: Record = linear(
     "to_device",
