@@ -494,10 +494,16 @@ def connect(is_run: bool = True) -> InterpretedGpu:
 
     gpu = InterpretedGpu(is_run)
     found = HOOKS.meeting_on(CupyArray, LAYOUT)
-    meet, HOOKS.meet_straight = found or (None, None)
+    meet, HOOKS.meet_straight, HOOKS.note_there, HOOKS.show_there = found or (None,) * 4
     here = 0, 0, WORKSPACE  # device, stream, and where products have their workspace
-    HOOKS.meet_on_device = lambda name, *given: meet(*given, *here)
-    HOOKS.meet_into = lambda name, *given: meet(*given[:-1], *here, given[-1])
+
+    def meet_on_device(
+        name: str, programs: Any, operands: Any, params: Any, rest: Any, record: Any = None
+    ) -> Any:
+        return meet(programs, operands, params, rest, *here, record)
+
+    HOOKS.meet_on_device = meet_on_device
+    HOOKS.meet_into = lambda name, *given: meet(*given[:-1], *here, None, given[-1])
     meeting.ready = lambda: found is not None  # type: ignore[assignment]
     programs.direct_gpu = lambda index: gpu  # type: ignore[assignment]
     devices.install = lambda module: None  # NumPy has the memory

@@ -389,13 +389,12 @@ class KinkedNode(RecordNode):
 
 def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> None:
     """Record an operation on the tape if any operand's gradient is wanted."""
-    if (
-        HOOKS.note is not None
-        and CONTEXT.plain
-        and outs.__class__ is Tensor
-        and HOOKS.note(record.tape, operands, params, outs)
-    ):
-        return  # Note [noting]
+    if CONTEXT.plain:
+        one = outs[0] if outs.__class__ is tuple and outs else outs
+        if one.__class__ is Tensor:
+            note = HOOKS.note if one._array.__class__ is ndarray else HOOKS.note_there
+            if note is not None and note(record.tape, operands, params, outs):
+                return  # Note [noting]
     edges: list[Edge | None] = []
     bits = 1
     for x in operands:

@@ -22,11 +22,11 @@ SAVED, SAVED_MANY, GRAD, GRADS, SPEC, SPECS, OUT_SPEC, OUT_SPECS, PARAM, OPTIONA
 )
 NEEDED, PARAMS = 11, 12  # joint rules only
 RuleArgument = tuple[int, Any]
-# The words of a plan for native code (Note [noting]): whether specs of all operands are wanted; the
-# operands that are to be like the result, or specs are wanted too; what is saved. Lists begin with
-# how many they are.
+# The words of a plan for native code (Note [noting]): whether specs of all operands are wanted; how
+# many results there are; the operands that are to be like the first of them, or specs are wanted
+# too; what is saved. Lists begin with how many they are.
 NOTED_AT_MOST = 8
-NOTED_SPECS, NOTED_CHECKS, NOTED_SAVES = 0, 1, 2 + NOTED_AT_MOST
+NOTED_SPECS, NOTED_OUTPUTS, NOTED_CHECKS, NOTED_SAVES = 0, 1, 2, 3 + NOTED_AT_MOST
 _ALWAYS_FLOATING = (
     "same",
     "float",
@@ -101,11 +101,12 @@ class TapePlan:
         None where it has no way: `attach` has.
         """
         checks = [step.position for step in self.steps] if self.elementwise else []
-        rare = self.wants_out_specs or self.outputs != 1 or self.record.outputs != 1
-        if rare or max(len(checks), len(self.saves), len(self.tracked)) > NOTED_AT_MOST:
+        rare = self.wants_out_specs or self.outputs != self.record.outputs
+        lists = len(checks), len(self.saves), len(self.tracked), self.outputs
+        if rare or max(lists) > NOTED_AT_MOST:
             return None
         words = np.zeros(NOTED_SAVES + 1 + NOTED_AT_MOST, np.int64)
-        words[NOTED_SPECS] = self.wants_specs
+        words[NOTED_SPECS], words[NOTED_OUTPUTS] = self.wants_specs, self.outputs
         for at, numbers in ((NOTED_CHECKS, checks), (NOTED_SAVES, self.saves)):
             words[at] = len(numbers)
             words[at + 1 : at + 1 + len(numbers)] = numbers

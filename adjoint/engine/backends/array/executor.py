@@ -242,13 +242,13 @@ def drawn_often(shape: tuple[int, ...]) -> bool:
 def run_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """`run` where the first tensor is on a GPU: as a fragment, if all are there."""
     if record.met and not LISTENERS and (record.one_node or may_be_whole(record, True, operands)):
-        with_switches = switches.computed_with
+        rest, taped = switches.computed_with, record if CONTEXT.grad_enabled else None
         try:
-            out = HOOKS.meet_on_device(record.name, record.met, operands, params, with_switches)
+            out = HOOKS.meet_on_device(record.name, record.met, operands, params, rest, taped)
         except MemoryError:  # Python's way tries again, and says what is wrong
             out = None
         if out is not None:
-            return attached(record, operands, params, out)
+            return out
     if record.by_table is not None and record.by_table(operands, params):
         return run_by_table(record, operands, params)
     if faults.BLOCKING:
@@ -436,9 +436,10 @@ def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
 
 def view_of(source: Any, array: Any, record: Record, params: dict[str, Any]) -> Any:
     """A view of a tensor, on the tape if that is followed, in a plain context."""
-    if HOOKS.show is not None:
+    show = HOOKS.show if array.__class__ is ndarray else HOOKS.show_there
+    if show is not None:
         plans = record.tape if CONTEXT.grad_enabled else None
-        if (out := HOOKS.show(source, array, record, params, plans)) is not None:
+        if (out := show(source, array, record, params, plans)) is not None:
             return out
     out = window(source, array, record, params)
     mark_view(out, source)

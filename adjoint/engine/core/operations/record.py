@@ -368,6 +368,9 @@ class Hooks:
     # Puts an operation on the tape, where that is a matter of objects alone: backends.llvm
     note: Callable[[dict[Any, Any], tuple[Any, ...], dict[str, Any], Any], bool] | None = None
     show: Callable[..., Any] | None = None  # the same, with a view: a tensor, or None
+    # Both, of a GPU's tensors: backends.triton.
+    note_there: Callable[[dict[Any, Any], tuple[Any, ...], dict[str, Any], Any], bool] | None = None
+    show_there: Callable[..., Any] | None = None
     meet_noted: Callable[..., Any] | None = None  # the same, with `meet`: a tensor, or arrays
     meet_rules: Callable[..., Any] | None = None  # `meet` of rules, to tensors
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array

@@ -88,9 +88,10 @@ def getitem(self: Tensor, key: Any) -> Any:
         # What executing SLICE comes to, without the way there: 3 us instead of 8.
         shown = shown_by(array, key)
         params = {"index": index}
-        if HOOKS.show is not None and not CONTEXT.inferring:
+        show = HOOKS.show if array.__class__ is ndarray else HOOKS.show_there
+        if show is not None and not CONTEXT.inferring:
             plans = SLICE.tape if CONTEXT.grad_enabled else None
-            seen = HOOKS.show(self, shown, SLICE, params, plans)
+            seen = show(self, shown, SLICE, params, plans)
             if seen is not None:
                 return seen
         out = window(self, shown, SLICE, params)

@@ -12,28 +12,34 @@ Note [met launches]
     @steps_of give addresses, @rank_of, @dtype_of, @place_of (of its elements) and @device_of words.
     Where kernels can fail, Python is asked for the number of the call, and notes its line.
 
+    Results are put on the tape where a record is given whose plans say how (Note [noting]); what
+    native code does not put there `attach` does.
+
     A program's results may be put into arrays that are there already (`x.add_(y)`, a draw into a
     tensor), if those lie as the results would and begin at multiples of 64 bytes.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, library
-from adjoint.engine.backends.llvm.runtime.objects import objects
+from adjoint.engine.backends.llvm.runtime.objects import object_new, objects
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, slow_address
-from adjoint.engine.backends.llvm.small import comparing, meeting, searching
+from adjoint.engine.backends.llvm.small import comparing, meeting, noting, searching
 from adjoint.engine.backends.llvm.small.comparing import (
     DEVICE_ARRAY,
     DIMENSIONS,
     NONE,
+    TUPLE,
     WANTED,
     ArrayText,
 )
+from adjoint.engine.backends.llvm.small.noted_tensors import NotedArrays, listed
 from adjoint.engine.backends.llvm.small.searching import (
     OPERANDS,
     PARAMETERS,
@@ -41,8 +47,11 @@ from adjoint.engine.backends.llvm.small.searching import (
     SLOTS,
     search,
 )
+from adjoint.engine.backends.llvm.small.viewing import RAISED, UNKNOWN
+from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.tensor.tensor import DTYPE_OF
 
 # How arrays are looked at: after their layout, the device and whether the address of elements is no
 # multiple of 64 are wanted.
@@ -79,9 +88,12 @@ MADE = {"room": ROOM, "workspace": WORKSPACE, "slot": CALL}
 RECORD_SLOT, STREAM_SLOT, GIVEN_SLOT = range(3)
 PAGE = 256  # bytes that memory between kernels begins at a multiple of
 TARGETS = 11  # where an entry has the layouts of its results
+TAPE = sys.intern("tape")  # where a record has its plans
 
 # What is given besides; programs of the current device; what is done with the one that fits.
 GIVEN = """
+  %recordAt = getelementptr ptr, ptr %args, i64 7
+  %record = load ptr, ptr %recordAt
   %device = call i64 @number_at(ptr %args, i64 4)
   %stream = call i64 @number_at(ptr %args, i64 5)
   %workspace = call i64 @number_at(ptr %args, i64 6)"""
@@ -101,10 +113,10 @@ work:
   %lacking = icmp eq i64 %workspace, 0
   br i1 %lacking, label %none, label %aim
 aim:
-  %has.target = icmp sgt i64 %given, 7
+  %has.target = icmp sgt i64 %given, 8
   br i1 %has.target, label %targeted, label %launch
 targeted:
-  %targetAt = getelementptr ptr, ptr %args, i64 7
+  %targetAt = getelementptr ptr, ptr %args, i64 8
   %into = load ptr, ptr %targetAt
   br label %launch
 launch:
@@ -114,7 +126,8 @@ launch:
   %out = call ptr @launched(
     ptr %program, ptr %operands, ptr %slots, ptr %streamObject, ptr %target
   )
-  ret ptr %out"""
+  %followed = call ptr @followed(ptr %record, ptr %operands, ptr %params, ptr %out)
+  ret ptr %followed"""
 CALL_STRAIGHT = """
   %function = call ptr @PyTuple_GetItem(ptr %program, i64 6)
   %out = call ptr @PyObject_Call(ptr %function, ptr %operands, ptr null)
@@ -124,12 +137,11 @@ CALL_STRAIGHT = """
 def text() -> str:
     """The functions, after those that compare and those of a layout."""
     return f"""
-declare i64 @PyLong_AsLongLong(ptr)
-declare ptr @PyLong_FromLongLong(i64)
 declare ptr @tensor_of(ptr)
 declare ptr @PyObject_CallObject(ptr, ptr)
 declare ptr @PyObject_CallOneArg(ptr, ptr)
-@true = external global i8
+declare ptr @PyObject_GetAttr(ptr, ptr)
+@tape = external global i8
 define i64 @at(ptr %words, i64 %k) alwaysinline {{
   %place = getelementptr i64, ptr %words, i64 %k
   %value = load i64, ptr %place
@@ -312,6 +324,58 @@ drop:
 error:
   ret ptr null
 }}
+define ptr @followed(ptr %record, ptr %operands, ptr %params, ptr %out) {{
+entry:
+  %failed = icmp eq ptr %out, null
+  %unfit = icmp eq ptr %out, @nothing
+  %untaped = icmp eq ptr %record, @nothing
+  %none = or i1 %failed, %unfit
+  %as.is = or i1 %none, %untaped
+  br i1 %as.is, label %hand, label %look
+hand:
+  ret ptr %out
+look:
+  %plans = call ptr @PyObject_GetAttr(ptr %record, ptr @tape)
+  %no.plans = icmp eq ptr %plans, null
+  br i1 %no.plans, label %drop, label %kind
+kind:
+  %class = call ptr @class_of(ptr %out)
+  %several = call i1 @is_a(ptr %class, i64 {TUPLE})
+  br i1 %several, label %all, label %one
+one:
+  %told.one = call i32 @noted_one(ptr %plans, ptr %operands, ptr %params, ptr %out)
+  br label %told.which
+all:
+  %told.all = call i32 @noted_all(ptr %plans, ptr %operands, ptr %params, ptr %out)
+  br label %told.which
+told.which:
+  %told = phi i32 [%told.one, %one], [%told.all, %all]
+  call void @Py_DecRef(ptr %plans)
+  switch i32 %told, label %hand [ i32 {UNKNOWN}, label %ask i32 {RAISED}, label %drop ]
+ask:
+  %given = call ptr @PyTuple_New(i64 4)
+  %no.given = icmp eq ptr %given, null
+  br i1 %no.given, label %drop, label %attach
+attach:
+  call void @Py_IncRef(ptr %record)
+  call void @Py_IncRef(ptr %operands)
+  call void @Py_IncRef(ptr %params)
+  call void @Py_IncRef(ptr %out)
+  %a = call i32 @PyTuple_SetItem(ptr %given, i64 0, ptr %record)
+  %b = call i32 @PyTuple_SetItem(ptr %given, i64 1, ptr %operands)
+  %c = call i32 @PyTuple_SetItem(ptr %given, i64 2, ptr %params)
+  %d = call i32 @PyTuple_SetItem(ptr %given, i64 3, ptr %out)
+  %done = call ptr @PyObject_Call(ptr @attach, ptr %given, ptr null)
+  call void @Py_DecRef(ptr %given)
+  %is.wrong = icmp eq ptr %done, null
+  br i1 %is.wrong, label %drop, label %attached
+attached:
+  call void @Py_DecRef(ptr %done)
+  ret ptr %out
+drop:
+  call void @Py_DecRef(ptr %out)
+  ret ptr null
+}}
 define i64 @number_at(ptr %args, i64 %k) {{
   %place = getelementptr ptr, ptr %args, i64 %k
   %object = load ptr, ptr %place
@@ -322,43 +386,62 @@ define i64 @number_at(ptr %args, i64 %k) {{
 {search("meet_straight", (OPERANDS, PARAMETERS, REST), CALL_STRAIGHT)}"""
 
 
-Meets = Callable[..., Any]
+NAMES = ("meet_on_device", "meet_straight", "note", "show")  # the functions that Python calls
+# How tensors are looked at that are put on the tape.
+NOTED_LAYOUT = """
+define ptr @kind_in(ptr %array) alwaysinline {
+  %word = call i64 @dtype_of(ptr %array)
+  %kind = inttoptr i64 %word to ptr
+  ret ptr %kind
+}
+define i64 @rank_in(ptr %array) alwaysinline {
+  %rank = call i64 @rank_of(ptr %array)
+  ret i64 %rank
+}
+define ptr @sizes_in(ptr %array) alwaysinline {
+  %sizes = call ptr @sizes_of(ptr %array)
+  ret ptr %sizes
+}"""
 
 
-def meeting_on(arrays: type, layout: str) -> tuple[Meets, Meets] | None:
+def noted_arrays() -> NotedArrays:
+    """A GPU's arrays, as noting looks at them: of every dtype that there is."""
+    carrying = [kind for kind, dtype in DTYPE_OF.items() if dtype.category >= FLOAT]
+    silent = [kind for kind, dtype in DTYPE_OF.items() if dtype.category < FLOAT]
+    return NotedArrays(DEVICE_ARRAY, NOTED_LAYOUT, listed(carrying), listed(silent))
+
+
+def meeting_on(arrays: type, layout: str) -> Sequence[Callable[..., Any]] | None:
     """What finds and launches, for arrays of a class, by the text of their layout.
 
-    It is given programs, operands, parameters, what else there is to compare, the current device
-    and stream, memory that products work in and, if results are to be put into them, a tuple of
-    arrays: then it returns True where that was done.
-    The second finds functions of tensors, and calls them (Note [calls heard before]). None where
-    objects may not be laid out as they expect, or threads run at once. They return None where no
-    program fits, or where one could not be launched.
+    The first is given programs, operands, parameters, what else there is to compare, the current
+    device and stream, memory that products work in, the record whose tape is followed or None and,
+    if results are to be put into them, a tuple of arrays: then it returns True where that was done.
+    The second finds functions of tensors, and calls them (Note [calls heard before]). Both return
+    None where no program fits, or where one could not be launched. The others put a result on the
+    tape and make a view, as `noting` has them. None where objects may not be laid out as they
+    expect, or threads run at once.
     """
-    world, tensors = meeting.world(), objects()
-    if not COUNTED or world is None or tensors is None:
+    world, tensors, places = meeting.world(), objects(), noting.offsets()
+    if not COUNTED or world is None or tensors is None or places is None:
         return None
     words = world.copy()
     words[DEVICE_ARRAY] = id(arrays)
+    noted = noted_arrays()
     symbols = {
-        **fastcall.interpreter(), "world": slow_address(words), "true": id(True),
-        "tensor_of": tensors.tensor_of,
+        **fastcall.interpreter(), **noting.symbols(object_new(), noted), "true": id(True),
+        "world": slow_address(words), "false": id(False), "tensor_of": tensors.tensor_of,
+        "tape": id(TAPE),
     }  # fmt: skip
+    texts = [comparing.text(ARRAYS), searching.text(ARRAYS), layout, noting.DECLARED]
     code = library.linked(
-        "met launches",
-        "\n".join([comparing.text(ARRAYS), searching.text(ARRAYS), layout, text()]),
-        symbols,
+        "met launches", "\n".join([*texts, noting.text(places, noted), text()]), symbols
     )
-    launching, straight = [
-        fastcall.builtin(
-            code.address(name),
-            name=name,
-            flags=fastcall.METH_FASTCALL,
-            keep=(code, words, tensors, arrays),
-        )
-        for name in ("meet_on_device", "meet_straight")
+    keep = (code, words, tensors, arrays, noted)
+    return [
+        fastcall.builtin(code.address(name), name=name, flags=fastcall.METH_FASTCALL, keep=keep)
+        for name in NAMES
     ]
-    return launching, straight
 
 
 def entry_of(

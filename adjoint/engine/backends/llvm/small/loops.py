@@ -316,7 +316,7 @@ def _native() -> SmallCode | None:
         names += ["meet_call", "meet_into"]
         places = noting.offsets()
         if places is not None:
-            parts.append(noting.text(places))
+            parts += [noting.text(places), noting.calls_text()]
             symbols |= noting.symbols(object_new())
             names += noting.NAMES
     code = library.linked("small rows", "\n".join(parts), symbols)

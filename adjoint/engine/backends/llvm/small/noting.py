@@ -15,20 +15,26 @@ Note [noting]
 
 from __future__ import annotations
 
-import numpy as np
-
 from adjoint.engine.autodiff.tape.node import SEQUENCE
-from adjoint.engine.autodiff.tape.tape import RecordNode, specs_of
+from adjoint.engine.autodiff.tape.tape import RecordNode, attach, specs_of
 from adjoint.engine.autodiff.tape.tape_plan import (
     NOTED_AT_MOST,
     NOTED_CHECKS,
+    NOTED_OUTPUTS,
     NOTED_SAVES,
     NOTED_SPECS,
     TapePlan,
 )
-from adjoint.engine.backends.llvm.runtime.peeking import DTYPE, HEAD, RANK, SIZES
+from adjoint.engine.backends.llvm.runtime.peeking import HEAD, slow_address
 from adjoint.engine.backends.llvm.small import calling, viewing
-from adjoint.engine.backends.llvm.small.comparing import FLOAT, INT, NDARRAY
+from adjoint.engine.backends.llvm.small.comparing import TUPLE
+from adjoint.engine.backends.llvm.small.noted_tensors import (
+    CARRIES,
+    ON_HOST,
+    UNUSUAL,
+    NotedArrays,
+    tensors_text,
+)
 from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, REST, search
 from adjoint.engine.backends.llvm.small.viewing import DONE, RAISED, UNKNOWN
 from adjoint.engine.core.object_layout import slot_offset
@@ -64,7 +70,7 @@ look:
   %unfollowed = icmp eq ptr %plans, %absent
   br i1 %unfollowed, label %done, label %follow
 follow:
-  %told = call i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %tensor)
+  %told = call i32 @noted_one(ptr %plans, ptr %operands, ptr %params, ptr %tensor)
   switch i32 %told, label %done [ i32 {UNKNOWN}, label %arrays.alone i32 {RAISED}, label %drop ]
 arrays.alone:
   call void @Py_DecRef(ptr %tensor)
@@ -82,8 +88,12 @@ done:
 RULES = f"""{COMPUTED}
   %tensors = call ptr @all_as_tensors(ptr %arrays)
   ret ptr %tensors"""
-# Results of these dtypes carry gradients; of others Python asks.
-_DTYPES = ("float32", "float64")
+
+
+DECLARED = """
+@false = external global i8
+@true = external global i8
+declare ptr @PyLong_FromLongLong(i64)"""
 
 
 def offsets() -> dict[str, int] | None:
@@ -99,29 +109,37 @@ def offsets() -> dict[str, int] | None:
     return known if len(known) == len(found) else None
 
 
-def symbols(object_new: int) -> dict[str, int]:
+def symbols(object_new: int, arrays: NotedArrays = ON_HOST) -> dict[str, int]:
     """Addresses that the text names."""
     return {
-        "nothing": id(None), "no_grad": id(NO_GRAD), "zero": id(0), "one": id(1),
+        "carrying": slow_address(arrays.carrying), "silent": slow_address(arrays.silent),
+        "nothing": id(None), "no_grad": id(NO_GRAD), "zero": id(0),
         "no_arguments": id(()), "object_new": object_new, "Tensor": id(Tensor),
-        "sequence": id(SEQUENCE),
-        "specs_of": id(specs_of), **{name: id(np.dtype(name)) for name in _DTYPES},
+        "sequence": id(SEQUENCE), "specs_of": id(specs_of), "attach": id(attach),
     }  # fmt: skip
 
 
-def text(at: dict[str, int]) -> str:
-    """The functions."""
+def calls_text() -> str:
+    """The functions that find programs, and put what they give on the tape."""
+    return "\n".join((
+        search("meet_noted", (OPERANDS, PARAMETERS), NOTED, fourth="plans"),
+        search("meet_rules", (OPERANDS, PARAMETERS, REST), RULES),
+    ))  # fmt: skip
+
+
+def text(at: dict[str, int], arrays: NotedArrays = ON_HOST) -> str:
+    """The functions that put results on the tape, and make views."""
     return f"""
 @nothing = external global i8
 @no_grad = external global i8
 @zero = external global i8
-@one = external global i8
 @no_arguments = external global i8
 @Tensor = external global i8
 @sequence = external global i8
 @specs_of = external global i8
-@float32 = external global i8
-@float64 = external global i8
+@attach = external global i8
+@carrying = external global i64
+@silent = external global i64
 declare ptr @object_new(ptr, ptr, ptr)
 declare ptr @PyIter_Next(ptr)
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
@@ -129,150 +147,51 @@ declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyList_New(i64)
 declare i32 @PyList_SetItem(ptr, i64, ptr)
 
-define ptr @held(ptr %x, i64 %at) alwaysinline {{
-  %slot = getelementptr i8, ptr %x, i64 %at
-  %value = load ptr, ptr %slot
-  ret ptr %value
+{tensors_text(at, arrays)}
+define i32 @noted_one(ptr %plans, ptr %operands, ptr %params, ptr %out) {{
+  %outs = alloca ptr
+  store ptr %out, ptr %outs
+  %told = call i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %outs, i64 1)
+  ret i32 %told
 }}
-define void @hold(ptr %x, i64 %at, ptr %value) alwaysinline {{
-  call void @Py_IncRef(ptr %value)
-  %slot = getelementptr i8, ptr %x, i64 %at
-  store ptr %value, ptr %slot
-  ret void
-}}
-define void @take(ptr %x, i64 %at, ptr %value) alwaysinline {{
-  %slot = getelementptr i8, ptr %x, i64 %at
-  store ptr %value, ptr %slot
-  ret void
-}}
-define i1 @is_tensor(ptr %x) {{
+define i32 @noted_all(ptr %plans, ptr %operands, ptr %params, ptr %results) {{
 entry:
-  %class = call ptr @class_of(ptr %x)
-  %exact = icmp eq ptr %class, @Tensor
-  br i1 %exact, label %yes, label %derived
-derived:
-  %sub = call i32 @PyType_IsSubtype(ptr %class, ptr @Tensor)
-  %is.sub = icmp ne i32 %sub, 0
-  ret i1 %is.sub
-yes:
-  ret i1 true
-}}
-define ptr @edge_of(ptr %x) {{
-entry:
-  %is.tensor = call i1 @is_tensor(ptr %x)
-  br i1 %is.tensor, label %tensor, label %number
-number:
-  %class = call ptr @class_of(ptr %x)
-  %is.float = call i1 @is_a(ptr %class, i64 {FLOAT})
-  %is.int = call i1 @is_a(ptr %class, i64 {INT})
-  %plain = or i1 %is.float, %is.int
-  br i1 %plain, label %none, label %unknown
-tensor:
-  %base = call ptr @held(ptr %x, i64 {at["tensor._base"]})
-  %own = icmp eq ptr %base, @nothing
-  br i1 %own, label %asked, label %view
-view:
-  %root = call ptr @PyTuple_GetItem(ptr %base, i64 0)
-  %then = call ptr @PyTuple_GetItem(ptr %base, i64 1)
-  %now = call ptr @held(ptr %root, i64 {at["tensor._node"]})
-  %current = icmp eq ptr %now, %then
-  br i1 %current, label %asked, label %unknown
-asked:
-  %needed = call ptr @held(ptr %x, i64 {at["tensor._requires_grad"]})
-  %is.needed = icmp eq ptr %needed, @true
-  br i1 %is.needed, label %follow, label %none
-follow:
-  %node = call ptr @held(ptr %x, i64 {at["tensor._node"]})
-  %number.of = call ptr @held(ptr %x, i64 {at["tensor._nr"]})
-  %is.leaf = icmp eq ptr %node, @nothing
-  %target = select i1 %is.leaf, ptr %x, ptr %node
-  %nr = select i1 %is.leaf, ptr @zero, ptr %number.of
-  call void @Py_IncRef(ptr %target)
-  call void @Py_IncRef(ptr %nr)
-  %pair = call ptr @PyTuple_New(i64 2)
-  %failed = icmp eq ptr %pair, null
-  br i1 %failed, label %drop, label %put
-drop:
-  call void @Py_DecRef(ptr %target)
-  call void @Py_DecRef(ptr %nr)
-  br label %unknown
-put:
-  %a = call i32 @PyTuple_SetItem(ptr %pair, i64 0, ptr %target)
-  %b = call i32 @PyTuple_SetItem(ptr %pair, i64 1, ptr %nr)
-  ret ptr %pair
-none:
-  call void @Py_IncRef(ptr @nothing)
-  ret ptr @nothing
-unknown:
-  ret ptr null
-}}
-define i1 @alike(ptr %one, ptr %other) {{
-entry:
-  %oneKind = call ptr @held(ptr %one, i64 {DTYPE})
-  %otherKind = call ptr @held(ptr %other, i64 {DTYPE})
-  %kind = icmp eq ptr %oneKind, %otherKind
-  %oneRankAt = getelementptr i8, ptr %one, i64 {RANK}
-  %otherRankAt = getelementptr i8, ptr %other, i64 {RANK}
-  %oneRank = load i32, ptr %oneRankAt
-  %otherRank = load i32, ptr %otherRankAt
-  %rank = icmp eq i32 %oneRank, %otherRank
-  %both = and i1 %kind, %rank
-  br i1 %both, label %sized, label %no
-sized:
-  %oneSizes = call ptr @held(ptr %one, i64 {SIZES})
-  %otherSizes = call ptr @held(ptr %other, i64 {SIZES})
-  br label %next
+  %outs = alloca [{NOTED_AT_MOST} x ptr]
+  %many = call i64 @PyTuple_Size(ptr %results)
+  %few = icmp ule i64 %many, {NOTED_AT_MOST}
+  %some = icmp ne i64 %many, 0
+  %fine = and i1 %few, %some
+  br i1 %fine, label %next, label %unlike
+unlike:
+  ret i32 {UNKNOWN}
 next:
-  %k = phi i32 [0, %sized], [%kNext, %each]
-  %more = icmp slt i32 %k, %oneRank
-  br i1 %more, label %each, label %yes
+  %k = phi i64 [0, %entry], [%kNext, %each]
+  %more = icmp slt i64 %k, %many
+  br i1 %more, label %each, label %all
 each:
-  %mAt = getelementptr i64, ptr %oneSizes, i32 %k
-  %nAt = getelementptr i64, ptr %otherSizes, i32 %k
-  %m = load i64, ptr %mAt
-  %n = load i64, ptr %nAt
-  %kNext = add i32 %k, 1
-  %same = icmp eq i64 %m, %n
-  br i1 %same, label %next, label %no
-yes:
-  ret i1 true
-no:
-  ret i1 false
+  %out = call ptr @PyTuple_GetItem(ptr %results, i64 %k)
+  %outAt = getelementptr ptr, ptr %outs, i64 %k
+  store ptr %out, ptr %outAt
+  %kNext = add i64 %k, 1
+  br label %next
+all:
+  %told = call i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %outs, i64 %many)
+  ret i32 %told
 }}
-define ptr @window_on(ptr %array, ptr %storage, ptr %chain, ptr %base) {{
-entry:
-  call void @Py_IncRef(ptr %array)
-  call void @Py_IncRef(ptr %storage)
-  call void @Py_IncRef(ptr %chain)
-  call void @Py_IncRef(ptr %base)
-  %t = call ptr @object_new(ptr @Tensor, ptr @no_arguments, ptr null)
-  %failed = icmp eq ptr %t, null
-  br i1 %failed, label %refuse, label %fill
-refuse:
-  call void @Py_DecRef(ptr %array)
-  call void @Py_DecRef(ptr %storage)
-  call void @Py_DecRef(ptr %chain)
-  call void @Py_DecRef(ptr %base)
-  ret ptr null
-fill:
-  call void @take(ptr %t, i64 {at["tensor._array"]}, ptr %array)
-  call void @take(ptr %t, i64 {at["tensor._storage"]}, ptr %storage)
-  call void @take(ptr %t, i64 {at["tensor._chain"]}, ptr %chain)
-  call void @take(ptr %t, i64 {at["tensor._base"]}, ptr %base)
-  call void @hold(ptr %t, i64 {at["tensor._requires_grad"]}, ptr @false)
-  call void @hold(ptr %t, i64 {at["tensor._node"]}, ptr @nothing)
-  call void @hold(ptr %t, i64 {at["tensor._nr"]}, ptr @zero)
-  call void @hold(ptr %t, i64 {at["tensor._grad_meta"]}, ptr @nothing)
-  ret ptr %t
+define void @placed_at(ptr %out, ptr %node, i64 %k) {{
+  %nr = call ptr @PyLong_FromLongLong(i64 %k)
+  %nodeBefore = call ptr @held(ptr %out, i64 {at["tensor._node"]})
+  %numberBefore = call ptr @held(ptr %out, i64 {at["tensor._nr"]})
+  %askedBefore = call ptr @held(ptr %out, i64 {at["tensor._requires_grad"]})
+  call void @hold(ptr %out, i64 {at["tensor._node"]}, ptr %node)
+  call void @take(ptr %out, i64 {at["tensor._nr"]}, ptr %nr)
+  call void @hold(ptr %out, i64 {at["tensor._requires_grad"]}, ptr @true)
+  call void @Py_DecRef(ptr %nodeBefore)
+  call void @Py_DecRef(ptr %numberBefore)
+  call void @Py_DecRef(ptr %askedBefore)
+  ret void
 }}
-define ptr @same_window(ptr %x) {{
-  %array = call ptr @held(ptr %x, i64 {at["tensor._array"]})
-  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]})
-  %chain = call ptr @held(ptr %x, i64 {at["tensor._chain"]})
-  %t = call ptr @window_on(ptr %array, ptr %storage, ptr %chain, ptr @nothing)
-  ret ptr %t
-}}
-define i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %out) {{
+define i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %outs, i64 %many) {{
 entry:
   %specsHeld = alloca ptr
   %savedHeld = alloca ptr
@@ -331,17 +250,24 @@ read:
   %wordsArray = call ptr @PyTuple_GetItem(ptr %noted, i64 0)
   %nodeClass = call ptr @PyTuple_GetItem(ptr %noted, i64 1)
   %words = call ptr @held(ptr %wordsArray, i64 {HEAD})
-  %outArray = call ptr @held(ptr %out, i64 {at["tensor._array"]})
-  %outClass = call ptr @class_of(ptr %outArray)
-  %is.array = call i1 @is_a(ptr %outClass, i64 {NDARRAY})
-  br i1 %is.array, label %typed, label %unknown
-typed:
-  %outKind = call ptr @held(ptr %outArray, i64 {DTYPE})
-  %is.single = icmp eq ptr %outKind, @float32
-  %is.double = icmp eq ptr %outKind, @float64
-  %usual = or i1 %is.single, %is.double
-  br i1 %usual, label %specs, label %unknown
+  %outputsAt = getelementptr i64, ptr %words, i64 {NOTED_OUTPUTS}
+  %outputs = load i64, ptr %outputsAt
+  %as.many = icmp eq i64 %outputs, %many
+  br i1 %as.many, label %nextOut, label %unknown
+nextOut:
+  %o = phi i64 [0, %read], [%oNext, %eachOut]
+  %moreOuts = icmp slt i64 %o, %many
+  %oNext = add i64 %o, 1
+  br i1 %moreOuts, label %eachOut, label %specs
+eachOut:
+  %resultAt = getelementptr ptr, ptr %outs, i64 %o
+  %someResult = load ptr, ptr %resultAt
+  %usual = call i32 @carried(ptr %someResult)
+  %is.unusual = icmp eq i32 %usual, {UNUSUAL}
+  br i1 %is.unusual, label %unknown, label %nextOut
 specs:
+  %first = load ptr, ptr %outs
+  %outArray = call ptr @held(ptr %first, i64 {at["tensor._array"]})
   %specsWord = getelementptr i64, ptr %words, i64 {NOTED_SPECS}
   %wantsSpecs = load i64, ptr %specsWord
   %wanted = icmp ne i64 %wantsSpecs, 0
@@ -361,7 +287,7 @@ eachCheck:
   %operand = call ptr @PyTuple_GetItem(ptr %operands, i64 %position)
   %operandArray = call ptr @held(ptr %operand, i64 {at["tensor._array"]})
   %operandClass = call ptr @class_of(ptr %operandArray)
-  %operandIsArray = call i1 @is_a(ptr %operandClass, i64 {NDARRAY})
+  %operandIsArray = call i1 @is_a(ptr %operandClass, i64 {arrays.type})
   br i1 %operandIsArray, label %compare, label %unknown
 compare:
   %like = call i1 @alike(ptr %operandArray, ptr %outArray)
@@ -404,7 +330,10 @@ eachSaved:
   %is.result = icmp slt i64 %code, 0
   br i1 %is.result, label %result, label %given.operand
 result:
-  %window = call ptr @same_window(ptr %out)
+  %which = sub i64 -1, %code
+  %savedOutAt = getelementptr ptr, ptr %outs, i64 %which
+  %savedOut = load ptr, ptr %savedOutAt
+  %window = call ptr @same_window(ptr %savedOut)
   %no.window = icmp eq ptr %window, null
   br i1 %no.window, label %unknown, label %keep
 given.operand:
@@ -419,8 +348,8 @@ keep:
 look:
   %storage = call ptr @held(ptr %value, i64 {at["tensor._storage"]})
   %writes = call ptr @held(ptr %storage, i64 {at["storage.version"]})
-  %many = call i64 @PyLong_AsLongLong(ptr %writes)
-  %inferred = icmp slt i64 %many, 0
+  %written = call i64 @PyLong_AsLongLong(ptr %writes)
+  %inferred = icmp slt i64 %written, 0
   br i1 %inferred, label %unknown, label %version
 version:
   %now = phi ptr [@zero, %keep], [%writes, %look]
@@ -439,26 +368,35 @@ drop:
   call void @Py_DecRef(ptr %node)
   br label %unknown
 fill:
+  %howMany = call ptr @PyLong_FromLongLong(i64 %many)
   %specsMade = load ptr, ptr %specsHeld
   call void @take(ptr %node, i64 {at["node.edges"]}, ptr %edges)
   call void @take(ptr %node, i64 {at["node.sequence"]}, ptr %turn)
   call void @take(ptr %node, i64 {at["node.specs"]}, ptr %specsMade)
   call void @take(ptr %node, i64 {at["node.saved"]}, ptr %saved)
   call void @take(ptr %node, i64 {at["node.versions"]}, ptr %versions)
-  call void @hold(ptr %node, i64 {at["node.outputs"]}, ptr @one)
+  call void @take(ptr %node, i64 {at["node.outputs"]}, ptr %howMany)
   call void @hold(ptr %node, i64 {at["node.extra"]}, ptr @nothing)
   call void @hold(ptr %node, i64 {at["node.plan"]}, ptr %plan)
   call void @hold(ptr %node, i64 {at["node.params"]}, ptr %params)
   call void @hold(ptr %node, i64 {at["node.out_specs"]}, ptr @nothing)
-  %nodeBefore = call ptr @held(ptr %out, i64 {at["tensor._node"]})
-  %numberBefore = call ptr @held(ptr %out, i64 {at["tensor._nr"]})
-  %askedBefore = call ptr @held(ptr %out, i64 {at["tensor._requires_grad"]})
-  call void @take(ptr %out, i64 {at["tensor._node"]}, ptr %node)
-  call void @hold(ptr %out, i64 {at["tensor._nr"]}, ptr @zero)
-  call void @hold(ptr %out, i64 {at["tensor._requires_grad"]}, ptr @true)
-  call void @Py_DecRef(ptr %nodeBefore)
-  call void @Py_DecRef(ptr %numberBefore)
-  call void @Py_DecRef(ptr %askedBefore)
+  br label %nextPlace
+nextPlace:
+  %p = phi i64 [0, %fill], [%pNext, %eachPlace], [%pNext, %putPlace]
+  %morePlaces = icmp slt i64 %p, %many
+  %pNext = add i64 %p, 1
+  br i1 %morePlaces, label %eachPlace, label %placed.all
+eachPlace:
+  %placeAt = getelementptr ptr, ptr %outs, i64 %p
+  %out = load ptr, ptr %placeAt
+  %kindOfOut = call i32 @carried(ptr %out)
+  %carries = icmp eq i32 %kindOfOut, {CARRIES}
+  br i1 %carries, label %putPlace, label %nextPlace
+putPlace:
+  call void @placed_at(ptr %out, ptr %node, i64 %p)
+  br label %nextPlace
+placed.all:
+  call void @Py_DecRef(ptr %node)
   ret i32 {DONE}
 unknown:
   call void @PyErr_Clear()
@@ -482,7 +420,17 @@ define ptr @note(ptr %self, ptr %args, i64 %given) {{
   %params = load ptr, ptr %paramsAt
   %outAt = getelementptr ptr, ptr %args, i64 3
   %out = load ptr, ptr %outAt
-  %told = call i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %out)
+  %class = call ptr @class_of(ptr %out)
+  %several = call i1 @is_a(ptr %class, i64 {TUPLE})
+  br i1 %several, label %all, label %one
+one:
+  %told.one = call i32 @noted_one(ptr %plans, ptr %operands, ptr %params, ptr %out)
+  br label %look
+all:
+  %told.all = call i32 @noted_all(ptr %plans, ptr %operands, ptr %params, ptr %out)
+  br label %look
+look:
+  %told = phi i32 [%told.one, %one], [%told.all, %all]
   %raised = icmp eq i32 %told, {RAISED}
   br i1 %raised, label %raise, label %tell
 raise:
@@ -493,6 +441,4 @@ tell:
   call void @Py_IncRef(ptr %answer)
   ret ptr %answer
 }}
-{viewing.text(at)}
-{search("meet_noted", (OPERANDS, PARAMETERS), NOTED, fourth="plans")}
-{search("meet_rules", (OPERANDS, PARAMETERS, REST), RULES)}"""
+{viewing.text(at, arrays.type)}"""

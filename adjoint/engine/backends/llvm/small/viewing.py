@@ -7,15 +7,17 @@ views of what is no root, are left to Python, as is what native code does not pu
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.small.comparing import NDARRAY
 from adjoint.engine.tensor.tensor import LONG
 
 # What `@noted` tells: that nothing was done, that nothing is left to do, that an error is set.
 UNKNOWN, DONE, RAISED = range(3)
 
 
-def text(at: dict[str, int]) -> str:
-    """The functions, after those that look into objects and the one that makes nodes."""
+def text(at: dict[str, int], arrays: int) -> str:
+    """The functions, after those that look into objects and the one that makes nodes.
+
+    Views are arrays of the class at this place among the words of the world.
+    """
     return f"""
 define ptr @chained(ptr %chain, ptr %record, ptr %params) {{
 entry:
@@ -72,7 +74,7 @@ entry:
   %plans = load ptr, ptr %plansAt
   %is.tensor = call i1 @is_tensor(ptr %source)
   %arrayClass = call ptr @class_of(ptr %array)
-  %is.array = call i1 @is_a(ptr %arrayClass, i64 {NDARRAY})
+  %is.array = call i1 @is_a(ptr %arrayClass, i64 {arrays})
   %known = and i1 %is.tensor, %is.array
   br i1 %known, label %begin, label %unlike
 unlike:
@@ -134,7 +136,7 @@ follow:
 put:
   call void @Py_IncRef(ptr %source)
   %c = call i32 @PyTuple_SetItem(ptr %operands, i64 0, ptr %source)
-  %told = call i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %t)
+  %told = call i32 @noted_one(ptr %plans, ptr %operands, ptr %params, ptr %t)
   call void @Py_DecRef(ptr %operands)
   switch i32 %told, label %done [ i32 {UNKNOWN}, label %drop i32 {RAISED}, label %raise ]
 raise:

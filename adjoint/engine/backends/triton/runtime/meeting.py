@@ -146,7 +146,7 @@ def ready() -> bool:
     found = None if text is None else HOOKS.meeting_on(module.ndarray, text)
     if found is None:
         return False
-    meet, HOOKS.meet_straight = found
+    meet, HOOKS.meet_straight, HOOKS.note_there, HOOKS.show_there = found
     HOOKS.meet_on_device, HOOKS.meet_into = with_stream(
         meet, module.cuda.runtime.getDevice, module.cuda.get_current_stream
     )
@@ -167,16 +167,18 @@ def with_stream(
         rooms = workspaces if index == at_first else direct_gpu(index).workspaces
         return rooms.get(current, 0)
 
-    def found(name: str, programs: Any, operands: Any, params: Any, rest: Any) -> Any:
+    def found(
+        name: str, programs: Any, operands: Any, params: Any, rest: Any, record: Any = None
+    ) -> Any:
         LATEST.append((name, None, 0))
         index, current = device(), stream().ptr
         room = workspaces.get(current, 0) if index == at_first else room_on(index, current)
-        return meet(programs, operands, params, rest, index, current, room)
+        return meet(programs, operands, params, rest, index, current, room, record)
 
     def put(name: str, programs: Any, operands: Any, params: Any, rest: Any, into: Any) -> Any:
         LATEST.append((name, None, 0))
         index, current = device(), stream().ptr
         room = room_on(index, current)
-        return meet(programs, operands, params, rest, index, current, room, into)
+        return meet(programs, operands, params, rest, index, current, room, None, into)
 
     return found, put
