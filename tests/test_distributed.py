@@ -86,7 +86,7 @@ def test_engines_of_gpus_in_training() -> None:
     ("program", "ranks"),
     [
         *(("collectives", 2), ("training", 4), ("sharding", 4), ("tensors", 4)),
-        *(("sharding", 2), ("staged", 2), ("staged", 4)),
+        *(("sharding", 2), ("states", 3), ("staged", 2), ("staged", 4)),
     ],
 )
 def test_on_other_numbers_of_ranks(program: str, ranks: int, tmp_path: Path) -> None:

@@ -1,247 +1,32 @@
 """`fully_shard`: parameters, gradients and optimizer state divided among processes (ZeRO-3).
 
-Note [gathered parameters]
-    A unit is a module whose parameters are gathered together. Its forward sees whole parameters,
-    computed from everybody's parts by one operation whose derivative averages gradients and gives
-    each process its part. What backward needs of the whole parameters is not kept: the tape holds
-    a note of which it was, and the unit is gathered again when backward asks.
+What a unit does is in `sharded.unit`: Note [gathered parameters].
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
-from adjoint.distributed.communication.kernels import all_gather
-from adjoint.distributed.communication.operations import ALL_REDUCE, REDUCE_SCATTER
 from adjoint.distributed.device_mesh import DeviceMesh
-from adjoint.distributed.groups.group import ProcessGroup, resolve
-from adjoint.distributed.sharded.offload import computing_device, offloads, require_on_host
-from adjoint.distributed.sharded.parameter import gathered_shape, shard_parameter
-from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
-from adjoint.distributed.tensor.layout import MeshLayout, padded
-from adjoint.engine.autodiff.tape.checkpoint import SURROUNDINGS
-from adjoint.engine.autodiff.tape.early import EARLY_LEAVES
-from adjoint.engine.autodiff.tape.saved import saved_tensors_hooks
+from adjoint.distributed.groups.group import resolve
+from adjoint.distributed.sharded.offload import computing_device, offloads
+from adjoint.distributed.sharded.unit import GatheredUnit, own_modules
+from adjoint.distributed.sharded.unit import MixedPrecisionPolicy as MixedPrecisionPolicy
 from adjoint.engine.backends.array.gpu.cuda import is_available
-from adjoint.engine.backends.array.table import lowers
-from adjoint.engine.core.device import CPU, Device
-from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.operations.families import primitive
-from adjoint.engine.core.operations.record import Record
-from adjoint.engine.core.spec import Spec
-from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.ops.shape.join import cat
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.core.device import Device
 from adjoint.nn.modules.container import ModuleDict, ModuleList
 from adjoint.nn.modules.module import Module
-
-
-@dataclass(frozen=True, slots=True)
-class MixedPrecisionPolicy:
-    """The dtypes a sharded module computes, reduces and answers in; None leaves them."""
-
-    param_dtype: DType | None = None
-    reduce_dtype: DType | None = None
-    output_dtype: DType | None = None
-    cast_forward_inputs: bool = True
-
-
-def _average(g: Any, x_spec: Any, group: str, replicas: str | None, reduce_dtype: Any) -> Any:
-    sent = g if reduce_dtype is None else g.to(reduce_dtype)
-    mean = REDUCE_SCATTER(sent, group=group) / resolve(group).size()
-    if replicas is not None:
-        mean = ALL_REDUCE(mean, op="avg", group=replicas)
-    return mean.to(x_spec.dtype)
-
-
-# GATHER_PARTS(x): everybody's part, in rows; the transpose averages, as gradients are averaged.
-GATHER_PARTS: Record = primitive(
-    "gather_parts",
-    lambda x, group, replicas, reduce_dtype: Spec(
-        (resolve(group).size(), *x.shape), x.dtype, x.device
-    ),
-    _average,
-)
-
-
-@lowers(GATHER_PARTS)
-def gather_parts(xp: Any, x: Any, group: str, replicas: str | None, reduce_dtype: Any) -> Any:
-    """Everybody's part, in rows."""
-    return all_gather(xp, x, group)
-
-
-class GatheredUnit:
-    """A module whose parameters are gathered together."""
-
-    def __init__(
-        self, module: Module, mesh: DeviceMesh, policy: MixedPrecisionPolicy, reshard: bool,
-        ignored: set[int], offload: bool,
-    ) -> None:  # fmt: skip
-        self.module, self.mesh, self.policy, self.reshard = module, mesh, policy, reshard
-        self.offload = offload  # see Note [parts on the host]
-        self.group: ProcessGroup = mesh.get_group(mesh.ndim - 1)
-        self.replicas = mesh.get_group(0).group_name if mesh.ndim == 2 else None
-        self.places: list[tuple[Module, str]] = []
-        self.inside = False  # whether whole parameters are in the places of parts
-        self.again: list[Tensor] | None = None  # gathered for backward
-        self.watched: dict[int, Any] = {}
-        for owner in own_modules(module):
-            for name, parameter in list(owner._parameters.items()):
-                if parameter is not None and id(parameter) not in ignored:
-                    owner._parameters[name] = self._part(parameter)
-                    self.places.append((owner, name))
-        self.parts()
-
-    def _part(self, parameter: Any) -> Any:
-        """A parameter's part; of one that is tied, within the unit or with another, the same."""
-        if is_part(parameter):
-            return parameter
-        part = parameter.__dict__.get("kept_as")
-        if part is None:
-            part = parameter.kept_as = shard_parameter(
-                parameter, self.mesh, CPU if self.offload else None
-            )
-            part.fully_sharded = True
-        return part
-
-    def parts(self) -> list[Any]:
-        """The parts that the modules have now, each once: `load_state_dict` may give others."""
-        parts_by_id: dict[int, Any] = {}
-        for owner, name in self.places:
-            part: Any = owner._parameters[name]
-            if not isinstance(part, DTensor):
-                raise RuntimeError(
-                    f"fully_shard: parameter {name!r} was replaced by a plain tensor. Load whole "
-                    "tensors with checkpoint.state_dict.set_model_state_dict, or distribute_tensor "
-                    "them first."
-                )
-            if self.offload:
-                require_on_host(name, part)
-            parts_by_id[id(part)] = part
-        for key, part in parts_by_id.items():
-            if key not in self.watched:
-                self.watched[key] = part
-                part.fully_sharded = True
-                if part.requires_grad:
-                    EARLY_LEAVES[key] = part
-                    part.register_post_accumulate_grad_hook(self._forget)
-        return list(parts_by_id.values())
-
-    def _forget(self, part: Tensor) -> None:
-        self.again = None
-
-    def gather(self) -> list[Tensor]:
-        """The whole parameters, from everybody's parts: one message for each dtype."""
-        parts = self.parts()
-        whole_of: dict[int, Tensor] = {}
-        kinds: dict[Any, list[Any]] = {}
-        for part in parts:
-            kinds.setdefault((part.dtype, part.requires_grad), []).append(part)
-        for same in kinds.values():
-            shapes = [gathered_shape(part) for part in same]
-            lengths = [self._length(shape) for shape in shapes]
-            rows_of = [
-                padded(part_of(part).reshape(-1), 0, length)
-                for part, length in zip(same, lengths, strict=True)
-            ]
-            flat = cat(rows_of)
-            if self.policy.param_dtype is not None and flat.dtype.is_floating_point:
-                flat = flat.to(self.policy.param_dtype)
-            if self.offload:
-                flat = flat.to(computing_device(self.mesh))
-            rows = GATHER_PARTS(
-                flat, group=self.group.group_name, replicas=self.replicas,
-                reduce_dtype=self.policy.reduce_dtype,
-            )  # fmt: skip
-            pieces = rows.split(lengths, 1)
-            for part, piece, shape in zip(same, pieces, shapes, strict=True):
-                # One element from each process is a view between the others' elements.
-                whole = piece.reshape(-1)[: shape.numel()].contiguous().reshape(shape)
-                whole_of[id(part)] = part_on_inner_mesh(part, whole)
-        return [whole_of[id(part)] for part in parts]
-
-    def _length(self, shape: Any) -> int:
-        """How many elements each process sends, padding included."""
-        rows = -(-shape[0] // self.group.size())
-        return rows * int(shape.numel() // max(shape[0], 1))
-
-    def call(self, forward: Any, inputs: Any, kwargs: Any) -> Any:
-        """The module's forward with whole parameters."""
-        if self.policy.param_dtype is not None and self.policy.cast_forward_inputs:
-            inputs = [self._cast(x, self.policy.param_dtype) for x in inputs]
-        with self.whole_parameters() as whole, ExitStack() as stack:
-            if self.reshard and CONTEXT.capture is None and CONTEXT.grad_enabled:
-                stack.enter_context(self._notes(whole))
-            token = SURROUNDINGS.set((*SURROUNDINGS.get(), self.whole_parameters))
-            stack.callback(SURROUNDINGS.reset, token)
-            out = forward(*inputs, **kwargs)
-        if self.policy.output_dtype is not None:
-            out = self._cast(out, self.policy.output_dtype)
-        return out
-
-    @contextmanager
-    def whole_parameters(self) -> Iterator[list[Tensor]]:
-        """Whole parameters in the place of parts, inside a `with` block."""
-        if self.inside:
-            yield []  # they are whole already
-            return
-        before: list[Any] = [owner._parameters[name] for owner, name in self.places]
-        whole = self.gather()
-        by_part: dict[int, Any] = {id(p): w for p, w in zip(self.parts(), whole, strict=True)}
-        for (owner, name), part in zip(self.places, before, strict=True):
-            owner._parameters[name] = by_part[id(part)]
-        self.inside = True
-        try:
-            yield whole
-        finally:
-            self.inside = False
-            for (owner, name), part in zip(self.places, before, strict=True):
-                owner._parameters[name] = part
-
-    @staticmethod
-    def _cast(x: Any, dtype: DType) -> Any:
-        return x.to(dtype) if isinstance(x, Tensor) and x.dtype.is_floating_point else x
-
-    def _notes(self, whole: list[Tensor]) -> Any:
-        """Have the tape note which whole parameter it needs instead of keeping it."""
-        index = {w._storage.identity: i for i, w in enumerate(whole)}
-
-        def pack(tensor: Tensor) -> Any:
-            at = index.get(tensor._storage.identity)
-            if at is None:
-                return tensor
-            return at, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.dtype
-
-        def unpack(note: Any) -> Tensor:
-            if isinstance(note, Tensor):
-                return note
-            at, shape, strides, offset, dtype = note
-            if self.again is None:
-                with CONTEXT.having(grad_enabled=False):
-                    self.again = self.gather()
-            gathered: Any = self.again[at]
-            gathered = part_of(gathered) if isinstance(gathered, DTensor) else gathered
-            view = gathered.contiguous().as_strided(shape, strides, offset)
-            return view if view.dtype is dtype else view.to(dtype)
-
-        return saved_tensors_hooks(pack, unpack)
-
-
-def own_modules(module: Module) -> Iterable[Module]:
-    """A module and those below it that are not in a unit of their own."""
-    yield module
-    for child in module.children():
-        if not hasattr(child, "_unit"):
-            yield from own_modules(child)
 
 
 class FSDPModule:
     """What `fully_shard` makes of a module: the same, with these methods."""
 
     _unit: GatheredUnit
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        raise AssertionError(  # a copy's forward would be the original's
+            "FSDP does not support deepcopy. Please use state dict for serialization."
+        )
 
     def set_requires_gradient_sync(
         self, requires_gradient_sync: bool, *, recurse: bool = True
@@ -295,22 +80,7 @@ class FSDPModule:
         """Accepted, as a hint to gather early: parameters are gathered by forward."""
 
     def reshard(self) -> None:
-        """Let go of parameters that were gathered for a backward."""
-        self._unit.again = None
-
-
-def part_on_inner_mesh(part: DTensor, whole: Tensor) -> Tensor:
-    """What forward sees: of a parameter that is divided otherwise too, that other part."""
-    layout = part._layout
-    if layout.order != (1, 0):
-        return whole
-    inner = layout.mesh[(layout.mesh.mesh_dim_names or ())[1]]
-    return as_dtensor(whole, MeshLayout(inner, (layout.placements[1],), layout.shape))
-
-
-def is_part(parameter: Any) -> bool:
-    """Whether a parameter is one that `fully_shard` has divided."""
-    return isinstance(parameter, DTensor) and bool(parameter.__dict__.get("fully_sharded"))
+        """Accepted: what was gathered goes with the call or the backward that needed it."""
 
 
 def line_of(mesh: Any, module: Module, *, offload: bool) -> DeviceMesh:
@@ -327,6 +97,11 @@ def line_of(mesh: Any, module: Module, *, offload: bool) -> DeviceMesh:
     if offload and "nccl" in group.backend and is_available():
         kind = "cuda"  # parameters wait on the host for it
     return DeviceMesh(kind, list(group.ranks), _groups=[group])
+
+
+def tie_again(module: Any, _: Any) -> None:
+    """Look at what a unit was loaded with."""
+    module._unit.parts()
 
 
 def move_buffers(module: Module, device: Device) -> None:
@@ -394,6 +169,8 @@ def fully_shard(
     unit = GatheredUnit(module, line, precision, reshard, ignored, offload)
     forward = module.forward
     object.__setattr__(module, "_unit", unit)
+    # Names of one parameter that a loaded state gave two tensors have one again.
+    module.register_load_state_dict_post_hook(tie_again)
     if unit.places:
         object.__setattr__(
             module, "forward", lambda *inputs, **kwargs: unit.call(forward, inputs, kwargs)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.distributed.device_mesh import DeviceMesh
+from adjoint.distributed.sharded.offload import require_on_host
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
 from adjoint.distributed.tensor.layout import MeshLayout, chunk_of
 from adjoint.distributed.tensor.placement import Replicate, Shard
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.spec import Size
+from adjoint.engine.ops.elementwise.comparison import equal
+from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.nn.modules.module import Module
 
 
 def layout_over(parameter: Tensor, mesh: DeviceMesh) -> MeshLayout:
@@ -56,3 +60,89 @@ def shard_parameter(parameter: Any, mesh: DeviceMesh, device: Device | None = No
 def gathered_shape(part: DTensor) -> Size:
     """The shape that the parts of all processes are gathered to: before the last cut."""
     return Size(part._layout.sizes()[-2])
+
+
+class SharedPlace:
+    """Where a part is kept: all the names, in modules of a unit, that one parameter has."""
+
+    def __init__(self, part: DTensor, *, on_host: bool) -> None:
+        self.part: Any = part  # the last that was found
+        self.layout = part._layout
+        self.on_host = on_host
+        self.names: list[tuple[Module, str]] = []
+
+    def find(self) -> Any:
+        """The part that the modules have now, put under all its names again."""
+        parts = [owner._parameters.get(name) for owner, name in self.names]
+        new = [part for part in parts if part is not self.part]
+        if new:
+            for part in new:
+                self._check(part)
+                if part is not new[0]:
+                    self._require_equal(new[0], part)
+            self.put(new[0])
+            self.part = new[0]
+        else:
+            self._check(self.part)
+        self.part.fully_sharded = True
+        return self.part
+
+    def put(self, parameter: Any) -> None:
+        """Give a tensor all the names."""
+        for owner, name in self.names:
+            owner._parameters[name] = parameter
+
+    def _check(self, part: Any) -> None:
+        name = self.names[0][1]
+        if not isinstance(part, DTensor):
+            raise RuntimeError(
+                f"fully_shard: parameter {name!r} was "
+                f"{'taken away' if part is None else 'replaced by a plain tensor'}. Load whole "
+                "tensors with checkpoint.state_dict.set_model_state_dict, or distribute_tensor "
+                "them first."
+            )
+        if part._layout != self.layout:
+            layout = self.layout
+            raise RuntimeError(
+                f"fully_shard: parameter {name!r} was replaced by a DTensor of shape "
+                f"{tuple(part.shape)} placed {part.placements} on {part.device_mesh}; wanted "
+                f"{tuple(layout.shape)}, {layout.shown()} on {layout.mesh}. Use redistribute."
+            )
+        if self.on_host:
+            require_on_host(name, part)
+
+    def _require_equal(self, one: Any, other: Any) -> None:
+        """Refuse two parts of different elements for what is one parameter."""
+        if one._storage is other._storage or "meta" in (one.device.type, other.device.type):
+            return
+        with no_grad():
+            alike = one.dtype is other.dtype and equal(part_of(one), part_of(other))
+        if not alike:
+            first, second = self.names[0][1], self.names[-1][1]
+            raise RuntimeError(
+                f"fully_shard: {first!r} and {second!r} are names of one parameter, and were "
+                "replaced by tensors that differ"
+            )
+
+    def mark(self) -> tuple[Storage, int]:
+        """What tells whether the part is replaced or written to from now on."""
+        return self.part._storage, self.part._storage.version
+
+    def refuse_changes(self, mark: tuple[Storage, int]) -> None:
+        """Raise if a part is not the one that was marked, as it was then."""
+        storage = self.part._storage
+        if storage is not mark[0] or storage.version != mark[1]:
+            raise RuntimeError(
+                f"fully_shard: parameter {self.names[0][1]!r} (shape {tuple(self.layout.shape)}) "
+                "was changed between forward and backward, which gathers it again. Change it after "
+                "backward, or keep what forward has gathered: reshard_after_forward=False."
+            )
+
+    def refuse_writes(self, whole: Tensor, version: int) -> None:
+        """Raise if forward has written to or replaced what was gathered, which is lost."""
+        for owner, name in self.names:
+            if owner._parameters.get(name) is not whole or whole._storage.version != version:
+                raise RuntimeError(
+                    f"fully_shard: forward wrote to parameter {name!r}. That is lost, as it was "
+                    "gathered for this call. Write to the part, outside of forward."
+                )

@@ -17,6 +17,7 @@ from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.tensor.layout import MeshLayout, move, shared
 from adjoint.distributed.tensor.placement import Placement, Replicate, Shard, _StridedShard
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.autodiff.tape.reverse import SHOWN_AS
 from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.overrides import having
 from adjoint.engine.core.operations.record import is_tensor
@@ -103,7 +104,7 @@ class DTensor(Tensor):
             return raw
         last, shown = self.__dict__.get("_shown_grad", (None, None))
         if last is not raw:
-            shown = as_dtensor(raw, self._layout)
+            shown = gradient_shown(self, raw)
             self._shown_grad = (raw, shown)
         return shown
 
@@ -120,6 +121,23 @@ class DTensor(Tensor):
     @grad.deleter
     def grad(self) -> None:
         set_grad(self, None)
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> Any:
+        """Call `hook(grad)` with the gradient, a DTensor; it may return another placed so."""
+
+        def on_part(raw: Tensor) -> Any:
+            shown = gradient_shown(self, raw)
+            replaced = hook(shown)
+            if replaced is None:
+                return None
+            if not isinstance(replaced, DTensor) or replaced._layout != shown._layout:
+                raise RuntimeError(
+                    "register_hook: the hook of a DTensor returned something placed otherwise than "
+                    f"its gradient, {shown.placements}. Use redistribute."
+                )
+            return part_of(replaced)
+
+        return super().register_hook(on_part)
 
     @property
     def data(self) -> Any:
@@ -252,6 +270,20 @@ class DTensor(Tensor):
             f"DTensor(local_tensor={part_of(self).detach()!r}, device_mesh={self.device_mesh!r}, "
             f"placements={self.placements})"
         )
+
+
+def gradient_shown(tensor: DTensor, raw: Any) -> Any:
+    """A gradient of the part as that of the whole: of terms of a sum, each has the sum's."""
+    if raw is None or isinstance(raw, DTensor):
+        return raw
+    layout = tensor._layout
+    if any(p.is_partial() for p in layout.placements):
+        placements = [Replicate() if p.is_partial() else p for p in layout.placements]
+        layout = layout.with_placements(placements)
+    return as_dtensor(raw, layout)
+
+
+SHOWN_AS[DTensor] = gradient_shown
 
 
 def world_mesh(tensor: Tensor) -> DeviceMesh:

@@ -16,7 +16,7 @@ from adjoint.engine.core.dtype import DType, as_dtype
 from adjoint.engine.core.errors import DTypeTypeError
 from adjoint.engine.ops.create.creation import empty_like
 from adjoint.engine.tensor.identity import swap_tensors
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor, meta_of
 from adjoint.nn.parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
@@ -33,8 +33,13 @@ def _renewed(
         moved = None if grad is None else fn(grad).requires_grad_(grad.requires_grad)
     if swap:
         parameter.grad = None
+        before = parameter._grad_meta
         swap_tensors(parameter, converted)
         converted = parameter
+        if before is not None and (before.hooks or before.accumulate_hooks):
+            now = meta_of(parameter)  # hooks are the parameter's, not its elements'
+            now.hooks, before.hooks = before.hooks, None
+            now.accumulate_hooks, before.accumulate_hooks = before.accumulate_hooks, None
     converted.grad = moved
     return converted
 

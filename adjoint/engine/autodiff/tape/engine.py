@@ -83,6 +83,11 @@ def queue_callback(call: Callable[[], None]) -> None:
     _ACTIVE.after.append(call)
 
 
+def in_backward() -> bool:
+    """Whether a backward is under way in this thread."""
+    return _ACTIVE.runs > 0
+
+
 def running_for_targets() -> bool:
     """Whether the current backward is for chosen tensors only."""
     return _ACTIVE.depth > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from adjoint.engine.autodiff.levels.grad_level import GradLevel
@@ -73,9 +73,17 @@ def innermost_edge(x: Any) -> Edge | None:
     return edge_of(x)
 
 
+# Of classes whose tensors are more than their elements: what makes a gradient one of them.
+SHOWN_AS: dict[type[Any], Callable[[Any, Any], Any]] = {}
+
+
 def gradient_of(x: Any, grad: Any) -> Any:
     """What arrived at a tensor's place as its gradient: that of a sparse tensor is sparse."""
-    if grad is None or not is_tensor(x) or x.layout is strided:
+    if grad is None or not is_tensor(x):
+        return grad
+    if SHOWN_AS and x.__class__ in SHOWN_AS:
+        return SHOWN_AS[x.__class__](x, grad)
+    if x.layout is strided:
         return grad
     return x.as_gradient(grad)
 
