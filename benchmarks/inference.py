@@ -2,11 +2,12 @@
 
     python -m benchmarks.inference [--threads 2] [--rounds 5] [--json FILE] [name ...]
 
-`mlp` and `residual` are those of `benchmarks.families`; `mobile` has depthwise convolutions between
-such of one tap, `generator` transposed ones; `decode` is one token of a GPT with a cache of keys
-and values, which a step shifts by one and hands on. Each runtime has a process of its own
-and they take turns; a time is the least of all rounds, of processor time where one thread is asked
-for. Answers are compared with PyTorch's, or among what there is; a difference ends the run.
+`mlp` and `residual` are those of `benchmarks.families`, others of `benchmarks.networks`: `mobile`
+has depthwise convolutions between such of one tap, `generator` transposed ones. `decode` is one
+token of a GPT with a cache of keys and values, which a step shifts by one and hands on. Each
+runtime has a process of its own and they take turns; a time is the least of all rounds, of
+processor time where one thread is asked for. Answers are compared with PyTorch's, or among what
+there is; a difference ends the run.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.families import FAMILIES, fill, normal
+from benchmarks.networks import encoder, generator, mobile, resnet, unet
 
 Row = dict[str, Any]
 RUNTIMES = ("torch", "onnxruntime", "adjoint")
@@ -79,43 +81,6 @@ def decoder(
     return Decoder()
 
 
-def mobile(fw: Any) -> Any:
-    """Inverted residuals: each widens by one tap, goes along images, and narrows by one tap."""
-    nn = fw.nn
-
-    class Inverted(nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self, inside: int, outside: int, stride: int, factor: int) -> None:
-            super().__init__()
-            wide = inside * factor
-            widen = [nn.Conv2d(inside, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()]
-            along = nn.Conv2d(wide, wide, 3, stride, padding=1, groups=wide, bias=False)
-            narrow = [nn.Conv2d(wide, outside, 1, bias=False), nn.BatchNorm2d(outside)]
-            first = widen if factor > 1 else []
-            self.body = nn.Sequential(*first, along, nn.BatchNorm2d(wide), nn.ReLU6(), *narrow)
-            self.adds = stride == 1 and inside == outside
-
-        def forward(self, x: Any) -> Any:
-            return x + self.body(x) if self.adds else self.body(x)
-
-    return nn.Sequential(
-        nn.Conv2d(3, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU6(),
-        Inverted(16, 16, 1, 1), Inverted(16, 24, 2, 6), Inverted(24, 24, 1, 6),
-        Inverted(24, 32, 2, 6), Inverted(32, 32, 1, 6), Inverted(32, 64, 2, 6),
-        Inverted(64, 64, 1, 6), nn.Conv2d(64, 256, 1, bias=False), nn.BatchNorm2d(256), nn.ReLU6(),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 100),
-    )  # fmt: skip
-
-
-def generator(fw: Any) -> Any:
-    """A picture of 64x64 from 100 numbers, by transposed convolutions of four by four taps."""
-    nn = fw.nn
-    layers: list[Any] = []
-    for inside, outside, stride in ((100, 256, 1), (256, 128, 2), (128, 64, 2), (64, 32, 2)):
-        up = nn.ConvTranspose2d(inside, outside, 4, stride, stride - 1, bias=False)
-        layers += [up, nn.BatchNorm2d(outside), nn.ReLU()]
-    return nn.Sequential(*layers, nn.ConvTranspose2d(32, 3, 4, 2, 1, bias=False), nn.Tanh())
-
-
 def caches() -> tuple[Any, ...]:
     shape = (4, 1, 8, 128, 32)  # layers, batch, heads, length, width of a head
     return np.array([[7]], np.int64), normal(*shape), normal(*shape)
@@ -137,6 +102,9 @@ MODELS = {
     ),
     "mobile": Model("7 inverted residuals, 3x96x96", mobile, lambda: (normal(1, 3, 96, 96),)),
     "generator": Model("5 layers up to 3x64x64", generator, lambda: (normal(1, 100, 1, 1),)),
+    "resnet": Model("ResNet-18, 3x112x112", resnet, lambda: (normal(1, 3, 112, 112),)),
+    "unet": Model("two levels, 3x64x64", unet, lambda: (normal(1, 3, 64, 64),)),
+    "encoder": Model("4 layers, width 128, 64 tokens", encoder, lambda: (normal(1, 64, 128),)),
     "decode": Model("4 layers, width 256, 128 tokens kept", decoder, caches),
 }
 

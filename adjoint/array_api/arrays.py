@@ -21,6 +21,7 @@ from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.overrides import disabled_torch_function
 from adjoint.engine.core.spec import Size
 from adjoint.engine.tensor.tensor import Tensor, wrap
+from adjoint.engine.tensor.watching import show
 
 # Types the engine keeps but does not compute with; NumPy, whose functions conform, does it here.
 WIDE_UNSIGNED = (uint16, uint32, uint64)
@@ -175,7 +176,9 @@ def from_numpy(result: Any) -> Any:
     """NumPy's results as Arrays."""
     if isinstance(result, (np.ndarray, np.generic)):
         array = np.asarray(result)
-        return as_arrays(wrap(array if _is_plain(array) else np.array(array, order="C")))
+        shared = wrap(array if _is_plain(array) else np.array(array, order="C"))
+        show(shared._storage)
+        return as_arrays(shared)
     if isinstance(result, tuple) and hasattr(result, "_fields"):
         return type(result)(*(from_numpy(part) for part in result))
     if isinstance(result, (tuple, list)):

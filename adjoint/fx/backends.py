@@ -9,7 +9,9 @@ from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.execution import Executable, Task
+from adjoint.engine.graph.record.sources import State
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
+from adjoint.engine.tensor.watching import show
 from adjoint.fx.captured import CannotWrite, GraphWriter
 from adjoint.fx.graph import Graph
 from adjoint.fx.graph_module import GraphModule
@@ -51,6 +53,9 @@ class Delegated:
 
     def __init__(self, task: Task, backend: Backend, options: dict[str, Any]) -> None:
         self.task = task
+        for source in task.sources:
+            if isinstance(source, State):  # the function is given its memory
+                show(source.own_storage)
         function = backend(graph_module(task), self._operands(task.examples), **options)
         if not callable(function):
             raise TypeError(

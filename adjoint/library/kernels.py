@@ -47,6 +47,7 @@ import numpy as np
 from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.watching import show
 from adjoint.library.functions import custom_op
 
 # Triton's names of types, as pointers point to them.
@@ -132,6 +133,7 @@ class Pointer:
 
     def data_ptr(self) -> int:
         """The address of its first element."""
+        show(self.tensor._storage)
         return int(self.tensor._array.ctypes.data)
 
     # The interpreter copies tensors to the host and back: these are there.
@@ -314,6 +316,7 @@ def _host_word(name: str, value: Any) -> Any:
                 f"llvm_kernel {name}: its tensors must be contiguous and on the CPU, received one "
                 f"{where}. Give it x.contiguous() or x.cpu()."
             )
+        show(value._storage)
         return ctypes.c_void_p(int(value._array.ctypes.data))
     if isinstance(value, int):
         return ctypes.c_int64(value)

@@ -13,6 +13,7 @@ from adjoint.engine.core.device import CPU
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.watching import show
 
 Finish = Callable[[], None] | None
 
@@ -46,6 +47,7 @@ def written(tensor: Tensor) -> tuple[Any, Finish]:
     array = tensor._array
     HOOKS.array.check_overlap(array)
     tensor._storage.version += 1
+    show(tensor._storage)  # it may be written to later
     if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.flags.writeable:
         return array, None
     host = read(tensor)
@@ -72,4 +74,5 @@ def parts(
 
     for tensor in tensors:
         tensor._storage.version += 1
+        show(tensor._storage)
     return finish

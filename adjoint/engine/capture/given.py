@@ -34,6 +34,7 @@ from adjoint.engine.core.tree import (
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.storage import FOREIGN
 from adjoint.engine.tensor.tensor import DTYPE_OF, wrap
+from adjoint.engine.tensor.watching import show
 
 ARRAYS = "<arrays>"  # the name under which the places of NumPy's arrays are given as well
 Path = tuple[tuple[Callable[[Any, Any], Any], Any], ...]  # how to get from the arguments to it
@@ -105,6 +106,7 @@ def given_leaves(
         FOREIGN.seen = True
         for place in places:
             leaves[place] = wrap(leaves[place])
+            show(leaves[place]._storage)
     return leaves, structure
 
 

@@ -105,6 +105,8 @@ class Target(ABC):
     # Whether a scan's turns read what is carried from where it is stacked: launches cost more there
     # than words that lie further apart.
     reads_rows: ClassVar[bool] = False
+    # Whether executables keep what is made of parameters alone (Note [kept for calls]).
+    keeps: ClassVar[bool] = False
     costs: ClassVar[Costs] = CPU  # what computing something again costs
     # Bytes kept longer so that kernels are launched together.
     waiting_bytes: ClassVar[int] = 1 << 17
@@ -179,12 +181,13 @@ class Setting:
     target: Target
     options: Options
     planner: Callable[[Task, Setting], Plan]
-    # Inputs of the task, a loop's body, that are the same in all turns (Note [made once]).
+    # Inputs of the task that are the same in all turns of a loop, of which it is the body (Note
+    # [made once]), or at most calls (Note [kept for calls]).
     lasting: frozenset[int] = frozenset()
     in_blocks: bool = False  # whether parts of long reductions fit any length (Note [blocks])
 
     def lasts(self, buffer: PlannedBuffer) -> bool:
-        """Whether a buffer is an input that is the same in all turns of a loop."""
+        """Whether a buffer is an input that is the same in all turns of a loop, or most calls."""
         return buffer.kind == INPUT and buffer.number in self.lasting
 
     def template_for(self, node: Node, inputs: tuple[Any, ...]) -> Template | None:

@@ -50,6 +50,8 @@ class Task:
     # What tasks of which one runs at a time have in common, for executors to put memory in.
     shared: dict[str, Any] | None = None
     fragment: bool = False  # it is called between other operations, so a call must cost little
+    # The inputs that are the same at most calls: what is made of them alone may be kept.
+    lasting: frozenset[int] = frozenset()
 
 
 class Executable(Protocol):

@@ -12,6 +12,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.meta import is_meta
 from adjoint.engine.tensor.storage import Storage, Window
 from adjoint.engine.tensor.tensor import Tensor, alias_noted, meta_of, wrap
+from adjoint.engine.tensor.watching import show
 
 
 def rebuild_storage(array: Any, places: tuple[int, ...] | None = None) -> Storage:
@@ -87,6 +88,7 @@ def _whole(storage: Storage) -> Tensor:
 
 def reduce_storage(storage: Storage) -> tuple[Any, ...]:
     """Pickle a storage as a host array, row after row."""
+    show(storage)  # whoever calls this has the array
     whole = _whole(storage)
     array, strides = whole._array, whole.stride()
     if array.flags.c_contiguous:

@@ -17,6 +17,7 @@ from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.storage_bytes import read_bytes
 from adjoint.engine.tensor.tensor import Tensor, _new, wrap
+from adjoint.engine.tensor.watching import show
 
 
 def _holders(storage: Storage) -> tuple[list[Tensor], list[UntypedStorage]]:
@@ -69,6 +70,7 @@ class UntypedStorage:
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
+        show(self._storage)
         buffer = self._storage.buffer
         if HOOKS.address is not None and buffer.__class__ is ndarray and buffer.size:
             return HOOKS.address(buffer)
@@ -225,6 +227,7 @@ class UntypedStorage:
         if isinstance(index, slice):
             if index.step not in (None, 1):
                 raise RuntimeError("a storage can be sliced with step 1 only")
+            show(self._storage)
             return UntypedStorage(Storage(self._bytes()[index]), self.device)
         return int(self._bytes()[index])
 
@@ -315,6 +318,7 @@ class TypedStorage(UntypedStorage):
                     f"TypedStorage: {wrap_storage.nbytes()} bytes are no whole number of elements "
                     f"of {dtype.itemsize} bytes"
                 )
+            show(wrap_storage._storage)
             seen = Storage(wrap(wrap_storage._bytes()).view(dtype)._array)
             super().__init__(seen, wrap_storage.device)
             return

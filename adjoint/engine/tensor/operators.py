@@ -28,6 +28,7 @@ from adjoint.engine.ops.elementwise import arithmetic, comparison, division, log
 from adjoint.engine.ops.products import matmul
 from adjoint.engine.tensor.overriding import KNOWN_AS
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.watching import show
 from adjoint.engine.tensor.writing.mutation import update
 
 _OPERAND = (TensorBase, bool, int, float, complex, HostScalar)
@@ -39,7 +40,11 @@ def _foreign(x: Any) -> Any:
     """A NumPy scalar as a number, a NumPy array as a tensor; NotImplemented for anything else."""
     if isinstance(x, Number) and hasattr(x, "item"):
         return x.item()
-    return HOOKS.array.wrap(x) if hasattr(x, "__array_interface__") else NotImplemented
+    if not hasattr(x, "__array_interface__"):
+        return NotImplemented
+    shared = HOOKS.array.wrap(x)
+    show(shared._storage)
+    return shared
 
 
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}

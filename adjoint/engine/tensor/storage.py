@@ -26,11 +26,13 @@ class Storage:
         "claimed",
         "level",
         "payload",
+        "sharing",
         "trace",
         "version",
     )
 
     claimed: bool  # set when a leaf has taken it as its gradient (autodiff.engine)
+    sharing: Any  # set when others may write to its memory (Note [watched memory])
 
     def __init__(
         self, buffer: Any, level: Any = None, payload: Any = None, trace: Any = None

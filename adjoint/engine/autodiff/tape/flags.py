@@ -11,6 +11,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import LONG, Tensor, alias_noted, meta_of, sync_view, wrap
+from adjoint.engine.tensor.watching import join
 
 
 @method
@@ -108,6 +109,7 @@ def _get_data(self: Tensor) -> Tensor:
     own = out._storage
     own.buffer, own.birth = storage.buffer, storage.birth
     own.version = min(0, storage.version)  # one for inference stays one
+    join(storage, own)
     return out
 
 
@@ -123,6 +125,7 @@ def _set_data(self: Tensor, value: Any) -> None:
     version = max(self._storage.version, value._storage.version) + 1
     if storage.level is None and storage.trace is None:
         storage = Storage(storage.buffer)
+        join(value._storage, storage)
     if storage.level is None:
         storage.version = version
     self._array, self._storage, self._chain = value._array, storage, value._chain

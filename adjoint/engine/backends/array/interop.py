@@ -41,6 +41,7 @@ from adjoint.engine.tensor.meta import META, blank
 from adjoint.engine.tensor.reading.item import known, unknown
 from adjoint.engine.tensor.storage import FOREIGN, Window
 from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, wrap
+from adjoint.engine.tensor.watching import show
 
 Array = Any
 
@@ -203,6 +204,7 @@ def tensor(
 
 def _of_storage(storage: UntypedStorage, dtype: DType | None, untyped: DType) -> Tensor:
     """The whole elements that lie in a storage, of its own dtype where it has one."""
+    show(storage._storage)
     array = storage._storage.buffer
     if type(storage) is UntypedStorage or (dtype is not None and NUMPY_OF[dtype] != array.dtype):
         element = NUMPY_OF[dtype or untyped]
@@ -311,6 +313,7 @@ def _shared(array: Array) -> Tensor:
     """A tensor on memory of somebody else's."""
     FOREIGN.seen = True
     out = wrap(array)
+    show(out._storage)
     if CONTEXT.inference:
         mark_for_inference(out, ())
     return out
@@ -398,6 +401,7 @@ def __dlpack__(self: Tensor, *args: Any, **kwargs: Any) -> Any:
     """The tensor's memory as a DLPack capsule."""
     _check_exportable(self, "__dlpack__")
     _see_faults(self)
+    show(self._storage)
     return self._array.__dlpack__(*args, **kwargs)
 
 
@@ -453,6 +457,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Array:
         if constant is not None:
             return to_host(constant).copy()
     if force and type(self._array) is not Window:
+        show(self._storage)
         return to_host(self.detach()._array)
     _check_exportable(self, "numpy")
     if not isinstance(self._array, np.ndarray):
@@ -460,6 +465,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Array:
             f"numpy: can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to "
             "copy the tensor to host memory first."
         )
+    show(self._storage)
     return self._array.view()  # a new shape or flags of it are not the tensor's
 
 
@@ -483,6 +489,7 @@ def __array_wrap__(self: Tensor, array: Array, context: Any = None, return_scala
 def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
     array = self._array
+    show(self._storage)
     if array.__class__ is ndarray and CONTEXT.plain:
         address = HOOKS.address
         if address is not None and array.size:

@@ -64,6 +64,7 @@ class LlvmTarget(Target):
         {*bags.TEMPLATES, *distances.TEMPLATES, *groups.TEMPLATES, *sampling.TEMPLATES}
     ).union(padding.KEPT_WHOLE, pooling.KEPT_WHOLE, random_order.KEPT_WHOLE, running.KEPT_WHOLE)
     permutes = True
+    keeps = True
     narrow_positions = True
     reads_parts = True
     few_columns = 1024

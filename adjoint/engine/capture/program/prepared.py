@@ -18,6 +18,7 @@ from adjoint.engine.capture.program.ready import (
     ReadyEffects,
     ReadyInputs,
     ReadyResults,
+    lasting_inputs,
     overlaps_of,
     refusal,
 )
@@ -82,6 +83,7 @@ class PreparedCall:
                 examples=tuple([source.given(leaves) for source in self.sources]),
                 targets=tuple([source.array(leaves) for source, _ in writes]),
                 sizing=program.origin.sizing,
+                lasting=self.lasting(),
             )
         )
         # Where calls may not overlap a lock is held already.
@@ -90,6 +92,12 @@ class PreparedCall:
         # Its class's: one that wraps another, to check its first call, has not the other's.
         quickest = getattr(type(self.executable), "quickest", None)
         self.run = run if quickest is None else quickest(self.executable)
+
+    def lasting(self) -> frozenset[int]:
+        """The inputs of which executables may keep what they make (Note [kept for calls])."""
+        if self.derivative is not None or CONTEXT.grad_enabled:
+            return frozenset()
+        return lasting_inputs(self.sources, self.effects)
 
     # -- whether it stands for a call --------------------------------------------------------------
 

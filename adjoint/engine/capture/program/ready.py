@@ -179,6 +179,26 @@ def refusal(refused: tuple[str, str]) -> ErrorNode:
     return ErrorNode(message, (), name)
 
 
+MOST_LASTING = 256 << 20  # bytes of the inputs of which something may be kept, all together
+
+
+def lasting_inputs(sources: Sequence[Source], effects: Effects) -> frozenset[int]:
+    """The inputs that are state which the program does not write, unless they are too large.
+
+    What is made of weights takes about as much memory as they do, or twice that.
+    """
+    written = {id(s.own_storage.buffer) for s, _ in effects.writes if isinstance(s, State)}
+    found = {
+        k: source.own_storage.buffer
+        for k, source in enumerate(sources)
+        if isinstance(source, State) and id(source.own_storage.buffer) not in written
+    }
+    if any(not isinstance(s, State) for s, _ in effects.writes):
+        return frozenset()  # a write to an argument: it may be one of them
+    nbytes = sum(int(getattr(buffer, "nbytes", 0)) for buffer in found.values())
+    return frozenset(found) if nbytes <= MOST_LASTING else frozenset()
+
+
 def overlaps_of(sources: Sequence[Source], effects: Effects) -> Overlaps | None:
     """What calls have to look at before they write (Note [overlaps])."""
     if not effects.writes:

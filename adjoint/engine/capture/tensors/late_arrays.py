@@ -24,6 +24,7 @@ from adjoint.engine.core.state.host import HostScalar, is_host
 from adjoint.engine.graph.sizes.resizing import is_of_sizes
 from adjoint.engine.ops.shape.convert import clone
 from adjoint.engine.tensor.tensor import wrap
+from adjoint.engine.tensor.watching import show
 
 if TYPE_CHECKING:
     from adjoint.engine.capture.tensors.following import TensorEngine
@@ -268,6 +269,7 @@ def tensor_of(late: LateArray) -> Any:
         fill = DrawnNumber(lambda: np.copyto(buffer, late.draw.now()), None, None)
         late.engine.recorder.draws.append(fill)
         tensor = wrap(buffer)
+        show(tensor._storage)  # filled by each call
         late.engine.recorder.alive.append(tensor)
         late.shared = clone(tensor)
     return late.shared

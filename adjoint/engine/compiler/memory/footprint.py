@@ -43,6 +43,7 @@ def footprint(
             {"bytes": n} | _line(moments, block, at, values, at_sizes) for block, n in there[:count]
         ],
         "inputs": sum(at_sizes(b.nbytes) for b in inputs.values()),
+        "kept": 0 if plan.kept is None else sum(rounded(b.nbytes) for b in plan.kept.buffers),
         "results": sum(at_sizes(b.nbytes) for b in plan.results.values()),
         "remat": plan.remat.strategy,
         "repeated": dict(plan.remat.records.most_common()),

@@ -112,6 +112,8 @@ def section(memory: dict[str, Any]) -> list[str]:
         f"and state, {size(memory['results'])} of results"
     )
     lines = [head]
+    if memory["kept"]:
+        lines.append(f"of it {size(memory['kept'])} kept from call to call, made of parameters")
     if memory["largest"]:
         lines.append(f"at the peak, step {memory['step']}:")
         lines += largest(memory)

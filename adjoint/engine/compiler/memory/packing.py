@@ -36,6 +36,7 @@ def lifetimes(plan: Plan) -> Spans:
 
     What a loop or branch touches as a whole lives through all of it. What its steps make for
     themselves is dead at the end of a turn, so the moments of one turn stand for those of all.
+    What is kept from call to call lives through all of the program.
     """
     spans: Spans = {}
 
@@ -49,8 +50,9 @@ def lifetimes(plan: Plan) -> Spans:
                     spans[buffer] = (min(first, start), max(last, now - 1))
         return now
 
-    visit(plan.steps, 0)
-    return spans
+    count = visit(plan.steps, 0)
+    kept = () if plan.kept is None else plan.kept.buffers
+    return spans | {buffer: (0, max(count - 1, 0)) for buffer in kept}
 
 
 def rounded(nbytes: int) -> int:
@@ -114,9 +116,12 @@ def blocks(plan: Plan, spans: Spans) -> list[ArenaBlock]:
     """Buffers to be placed, those together of which one takes the place of another."""
     block_of: dict[PlannedBuffer, ArenaBlock] = {}
     moments = plan.moments
+    kept = frozenset() if plan.kept is None else plan.kept.buffers
     for buffer, (first, last) in sorted(spans.items(), key=lambda e: e[1]):
         _, step = moments[first]
-        dying = dying_operand(step, first, buffer, spans) if isinstance(step, Launch) else None
+        takes = isinstance(step, Launch) and buffer not in kept
+        dying = dying_operand(step, first, buffer, spans) if takes else None  # type: ignore[arg-type]
+        dying = None if dying in kept else dying
         block = block_of.get(dying) if dying is not None else None
         if block is not None and block.last == first and block.nbytes >= buffer.nbytes:
             block.last = last

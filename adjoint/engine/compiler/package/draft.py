@@ -27,6 +27,7 @@ from adjoint.engine.compiler.package.image_maker import ImageMaker
 from adjoint.engine.compiler.package.image_maker import concrete as concrete
 from adjoint.engine.compiler.package.image_maker import word_of as word_of
 from adjoint.engine.compiler.package.naming import name_of
+from adjoint.engine.compiler.schedule.lasting import KIND
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import (
     Address,
@@ -66,6 +67,7 @@ class Draft(ImageMaker):
         self.status: list[tuple[int, int]] = []
         self.symbols: list[tuple[int, str]] = []
         self.faults: list[Fault] = []
+        self.once = -1
         self.segments: list[list[tuple[str, int, Entry]] | None] = []
         self.results = [
             (k, tuple(plan.graph.outputs[k].spec.shape), b.dtype.name)
@@ -101,6 +103,8 @@ class Draft(ImageMaker):
         """A word that is not plain: what is known of it now."""
         if isinstance(word, Address):
             buffer = word.buffer
+            if self.plan.kept is not None and buffer is self.plan.kept.byte:
+                self.once = at
             if buffer.kind == ARENA:
                 self.inside.append((at, self.block_of[buffer]))
                 return self.number(word.shift, at)
@@ -192,6 +196,8 @@ def describe(step: Step, shares: Shares, at_sizes: AtSizes) -> dict[str, Any]:
 def in_flow(key: str, step: Flow, inside: Any) -> int:
     """A number of a whole loop, or of the larger part of a branch."""
     parts = [sum(line.get(key, 0) for line in lines) for _, lines in inside]
+    if step.kind == KIND:
+        return 0  # of most calls
     return max(parts) if step.kind == "branch" else sum(parts) * (step.turns or 1)
 
 

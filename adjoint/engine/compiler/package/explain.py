@@ -8,7 +8,7 @@ from typing import Any
 from adjoint.engine.compiler.memory.limits import section, size
 from adjoint.engine.compiler.package.image import ProgramImage
 
-FLOWS = ("loop", "branch")
+FLOWS = ("loop", "branch", "kept")
 SHOWN = {"call": "Python"}  # the other kinds by their names
 
 
@@ -18,7 +18,7 @@ def explain(image: ProgramImage) -> str:
     The steps of a loop or branch, which the first line does not count, follow it indented.
     """
     kinds = [line["kind"] for line in image.report]
-    flows = sum(kind in FLOWS for kind in kinds)
+    flows = sum(kind in ("loop", "branch") for kind in kinds)
     head = (
         f"{len(kinds)} steps: {kinds.count('kernel')} launches of fused kernels, "
         f"{kinds.count('template')} of templates, {kinds.count('call')} calls of the eager table"
@@ -53,6 +53,8 @@ def _describe(line: dict[str, Any]) -> str:
     if line["kind"] in FLOWS:
         times = line["times"]
         text += f"  ({times} turns)" if times else ""
+        if line["kind"] == "kept":
+            return f"{text}  [again where they have changed]"
         a_turn = " a turn" if line["kind"] == "loop" and not times else ""
         text += f"  {count(line['flops'])} FLOPs{a_turn}"
     else:

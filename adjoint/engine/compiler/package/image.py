@@ -30,8 +30,8 @@ class ProgramImage:
 
     # No dataclass: to write one takes as long as to load some modules (Note [loaded fragments]).
     __slots__ = (
-        "arena", "details", "faults", "inside", "numbers", "parallel", "patches", "results",
-        "segments", "status", "symbols", "words", "work",
+        "arena", "details", "faults", "inside", "numbers", "once", "parallel", "patches",
+        "results", "segments", "status", "symbols", "words", "work",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +48,7 @@ class ProgramImage:
         results: list[tuple[int, tuple[int, ...], str]],
         parallel: bool,
         work: int,
+        once: int,
         details: Callable[[], dict[str, Any]],
     ) -> None:
         self.words = words  # 64-bit words of all launches, one after the other
@@ -62,6 +63,8 @@ class ProgramImage:
         self.results = results  # output, shape, dtype
         self.parallel = parallel
         self.work = work  # rough operations of launches that several workers can share
+        # Which word is the address of the byte that has what is kept made (Note [kept for calls]).
+        self.once = once  # -1: nothing is kept
         self.details = details  # `report` and `memory`, which calls need not
 
     @property
@@ -93,6 +96,7 @@ class ProgramImage:
         return (
             self.arena, list(self.inside), self.patches, self.numbers, self.status,
             self.symbols, self.faults, self.segments, self.results, self.parallel, self.work,
+            self.once,
         )  # fmt: skip
 
 
@@ -105,7 +109,7 @@ def fault_of(faults: Sequence[tuple[str, str]], status: int) -> Exception:
 
 # -- on disk ------------------------------------------------------------------------------------
 
-FORMAT = "image 5"  # for the names of images
+FORMAT = "image 6"  # for the names of images
 _HEAD = 8  # bytes that say how long the description is
 
 
@@ -135,7 +139,7 @@ def to_bytes(image: ProgramImage, modules: list[str]) -> bytes:
         "functions": functions,
         **{
             name: getattr(image, name)
-            for name in ("arena", "symbols", "faults", "results", "parallel", "work")
+            for name in ("arena", "symbols", "faults", "results", "parallel", "work", "once")
         },
         "modules": modules,
     }
@@ -186,6 +190,7 @@ def _from_bytes(data: bytes) -> tuple[ProgramImage, list[str]]:
         results=[(int(i), tuple(shape), str(dtype)) for i, shape, dtype in about["results"]],
         parallel=bool(about["parallel"]),
         work=int(about["work"]),
+        once=-1 if about["once"] == -1 else _within(about["once"], words),
         details=cache(lambda: json.loads(data[start + 8 * sum(lengths) :])),
     )
     return image, [str(module) for module in about["modules"]]

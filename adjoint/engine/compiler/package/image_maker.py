@@ -39,6 +39,7 @@ class ImageMaker(ABC):
     faults: Sequence[Any]
     segments: list[list[tuple[str, int, Entry]] | None]
     results: list[tuple[int, tuple[int, ...], str]]
+    once: int = -1  # which word is the address of the byte of Note [kept for calls]
 
     @abstractmethod
     def details(self, arena: int, at_sizes: AtSizes) -> dict[str, Any]:
@@ -77,6 +78,7 @@ class ImageMaker(ABC):
             results=[(k, tuple(map(at_sizes, shape)), name) for k, shape, name in self.results],
             parallel=work > ALONE,
             work=work,
+            once=self.once,
             details=cache(lambda: self.details(arena, at_sizes)),
         )
 

@@ -73,6 +73,7 @@ def task_key(task: Task, options: Any) -> str:
         rows([x.strides for x in targets]),
         packed(sorted(task.returned)),
         str(task.fragment),
+        packed(sorted(task.lasting)),
         literal_bytes(symbols),
     )
 

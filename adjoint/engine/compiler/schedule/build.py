@@ -20,6 +20,7 @@ from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.memory.placing import Placing, Taken, input_places
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.work import PlannedWork
+from adjoint.engine.compiler.schedule.lasting import kept_apart
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import EagerCall, Launch, Step, whole
 from adjoint.engine.compiler.target import Setting, Target
@@ -35,7 +36,12 @@ from adjoint.engine.ops.shape.convert import CLONE
 def plan_for(task: Task, target: Target, options: Options) -> Plan:
     """The plan of a task for a target."""
     in_blocks = task.fragment and target.blocks
-    return planned(task, Setting(target, options, planned, in_blocks=in_blocks))
+    # What is checked step by step against the interpreter runs every step.
+    lasting = task.lasting if target.keeps and not options.validate else frozenset()
+    setting = Setting(target, options, planned, lasting=lasting, in_blocks=in_blocks)
+    plan = planned(task, setting)
+    plan.steps, plan.kept = kept_apart(plan.steps, plan.inputs, lasting)
+    return plan
 
 
 def planned(task: Task, setting: Setting) -> Plan:

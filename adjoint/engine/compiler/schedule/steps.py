@@ -157,9 +157,9 @@ class EagerCall:
 
 @dataclass(eq=False, slots=True)
 class Flow:
-    """A loop or a branch."""
+    """A loop, a branch, or what most calls leave out."""
 
-    kind: str  # "loop", "branch"
+    kind: str  # "loop", "branch", "kept"
     entries: list[Entry]
     parts: tuple[tuple[str, Sequence[Step]], ...]  # the steps its entries came from, by what for
     reads: tuple[Touch, ...]  # by the loop or branch as a whole

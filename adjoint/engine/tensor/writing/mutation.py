@@ -38,6 +38,7 @@ from adjoint.engine.tensor.tensor import (
     root_of,
     symbolic,
 )
+from adjoint.engine.tensor.watching import join
 
 # Functions whose results arguments decide by their elements and layouts alone, element by element.
 BY_ELEMENT = frozenset(f"{ELEMENTWISE} {NETWORKS} tril triu".split())
@@ -436,7 +437,9 @@ def _root_of(target: Tensor) -> Tensor:
         return symbolic_root(storage)
     if storage.trace is not None:
         return storage.trace.root_tensor(storage)
-    return HOOKS.array.wrap(storage.buffer)
+    root = HOOKS.array.wrap(storage.buffer)
+    join(storage, root._storage)
+    return root
 
 
 def symbolic_root(storage: Any) -> Tensor:

@@ -21,6 +21,7 @@ from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.disk.package_code import package_digest
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.program.filling import make_fill, refuse
+from adjoint.engine.backends.llvm.program.lasting import lasting_of
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.runtime.jit import target_key
 from adjoint.engine.backends.llvm.runtime.peeking import address_of
@@ -92,6 +93,7 @@ class Native:
         self.origin = 0
         self.move(arena.origin)
         arena.users.add(self)
+        self.lasting = lasting_of(task, image, arena, self.words)
         self.fill = self.fix_state()
         self.segments = self.tables()
         if not isinstance(task, FilledTask) and task.sizing is not None:
@@ -179,7 +181,9 @@ class Native:
         if LISTENERS:
             return self.timed(inputs, targets)
         with self.lock:
-            results = self.fill(inputs, targets)
+            results, lasting = self.fill(inputs, targets), self.lasting
+            if lasting is not None:
+                lasting.begin()
             run = self.pool.run
             workers = get_num_threads() if self.parallel else 1
             for segment in self.segments:
@@ -189,6 +193,8 @@ class Native:
                 code = run(segment.address, segment.count, workers)
                 if code:
                     raise self.image.fault(code)
+            if lasting is not None:
+                lasting.end()
             return results
 
     def quickest(self) -> Executable:
@@ -197,6 +203,7 @@ class Native:
             return self.__call__
         (table,) = self.segments
         lock, fill, run, timed = self.lock, self.fill, self.pool.run, self.timed
+        lasting = self.lasting
         address, count, fault = table.address, table.count, self.image.fault
 
         def alone(inputs: list[Any], targets: list[Any]) -> list[Any]:
@@ -204,9 +211,13 @@ class Native:
                 return timed(inputs, targets)
             with lock:
                 results = fill(inputs, targets)
+                if lasting is not None:
+                    lasting.begin()
                 code = run(address, count)
                 if code:
                     raise fault(code)
+                if lasting is not None:
+                    lasting.end()
                 return results
 
         return alone
@@ -215,6 +226,8 @@ class Native:
         """`__call__`, with the time of each entry told to those who listen."""
         with self.lock:
             results = self.fill(inputs, targets)
+            if self.lasting is not None:
+                self.lasting.begin()
             workers = get_num_threads() if self.parallel else 1
             for number, segment in enumerate(self.segments):
                 start = perf_counter_ns()
@@ -229,6 +242,8 @@ class Native:
                     listener.ran(run)
                 if code:
                     raise self.image.fault(code)
+            if self.lasting is not None:
+                self.lasting.end()
             return results
 
     def keep_times(self, run: Ran) -> None:

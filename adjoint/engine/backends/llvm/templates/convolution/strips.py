@@ -81,10 +81,15 @@ class Strips:
     elsewhere: bool  # whether they are turned by another launch
 
 
-def strip_sums(source: Place, weights: TapWeights, out: Place, phases: list[Phase]) -> list[Launch]:
-    """Weights into strips, and tables of taps; then the sums of each phase."""
+def strip_sums(
+    source: Place, weights: TapWeights, out: Place, phases: list[Phase], lasts: bool = False
+) -> list[Launch]:
+    """Weights into strips, and tables of taps; then the sums of each phase.
+
+    Weights that `lasts` are turned for many calls, so no piece turns its own.
+    """
     together = lie_in_blocks(weights)
-    strips = [strips_of(source, weights, out, phase, together) for phase in phases]
+    strips = [strips_of(source, weights, out, phase, together, lasts) for phase in phases]
     launches = [turn_blocks(weights, strips)] if together else []
     for some in strips:
         launches.append(pack(weights, some, source))
@@ -93,7 +98,7 @@ def strip_sums(source: Place, weights: TapWeights, out: Place, phases: list[Phas
 
 
 def strips_of(
-    source: Place, weights: TapWeights, out: Place, phase: Phase, together: bool
+    source: Place, weights: TapWeights, out: Place, phase: Phase, together: bool, lasts: bool
 ) -> Strips:
     """Where weights of a phase are read; `together` they are turned for all phases."""
     dtype, kind = out.buffer.dtype, kind_of(out)
@@ -103,7 +108,7 @@ def strips_of(
     depth, count = weights.channels * len(taps), parts_of(weights.rows, tile.columns)
     apart = rounded(depth, tile.lanes) * tile.columns
     near = are_contiguous(weights, taps)
-    late = near and are_turned_late(weights, count, positions(phase, out.shape[0]))
+    late = near and not lasts and are_turned_late(weights, count, positions(phase, out.shape[0]))
     buffer, start = weights.place.buffer, address(weights.place, weights.place.offset)
     if not late:
         size = max(weights.groups * count * apart, 1)

@@ -113,8 +113,9 @@ def convolve(
     setting: Setting, x: Place, weights: TapWeights, out: Place, phases: list[Phase]
 ) -> list[Launch]:
     """Launches of all phases."""
+    lasts = setting.lasts(weights.place.buffer)
     if len(phases) == 1 and suits(
-        phases[0], x.shape[0], weights.rows, weights.channels, kind_of(out)
+        phases[0], x.shape[0], weights.rows, weights.channels, kind_of(out), lasts=lasts
     ):
         return winograd_steps(x, weights, out, phases[0])
     if is_pointwise(x, weights, out, phases):
@@ -126,7 +127,7 @@ def convolve(
     several = any(is_extent(n) or n > 1 for n in weights.place.shape[2:])
     source, launches = padded(x, input_bounds(phases), always=several and lies_turned(x))
     if lies_in_strips(weights, out):
-        return launches + strip_sums(source, weights, out, phases)
+        return launches + strip_sums(source, weights, out, phases, lasts)
     for phase in phases:
         if is_narrow(weights.rows, weights.channels * len(tap_offsets(phase))):
             launches.append(narrow_sums(source, weights, out, phase))

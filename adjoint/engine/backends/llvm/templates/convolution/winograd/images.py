@@ -42,6 +42,7 @@ from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.graph.sizes.extents import computed, is_extent, typical
 
 LEAST = 8  # channels on either side, of which transforms need four
+FILTER_CYCLES = 80  # to transform one
 PIECES = 16  # work is dealt out in at least so many pieces, where it can be
 
 
@@ -49,12 +50,19 @@ PIECES = 16  # work is dealt out in at least so many pieces, where it can be
 
 
 def suits(
-    phase: Phase, examples: int, rows: int, channels: int, kind: str, waste: float | None = None
+    phase: Phase,
+    examples: int,
+    rows: int,
+    channels: int,
+    kind: str,
+    waste: float | None = None,
+    lasts: bool = False,
 ) -> bool:
     """Whether a phase is a convolution by three by three taps that this way is faster for.
 
     `waste` is how much larger products are than their operands, rounded up to whole panels: if it
-    is not given, those in which tiles are the columns.
+    is not given, those in which tiles are the columns. Filters that `lasts` are transformed once
+    for many calls.
     """
     if kind != "f32" or len(phase) != 2 or not all(map(in_a_row, phase)):
         return False
@@ -64,7 +72,8 @@ def suits(
     count, tiles = (typical(f(phase, examples)) for f in (positions, tile_count))
     if waste is None:
         waste = rounded(tiles, outer_tile(kind).columns) / max(tiles, 1)
-    faster = winograd_cycles(m, k, tiles, waste) < direct_cycles(m, k, count)
+    cycles = winograd_cycles(m, k, tiles, waste) - (FILTER_CYCLES * m * k if lasts else 0)
+    faster = cycles < direct_cycles(m, k, count)
     # Not only typically: filters are transformed so many channels at a time.
     return faster and channels >= kernels.SIDE
 
@@ -83,7 +92,7 @@ def direct_cycles(m: int, k: int, count: int) -> float:
 
 def winograd_cycles(m: int, k: int, tiles: int, waste: float) -> float:
     """The same of this way: its products, transforms of tiles, of results and of filters."""
-    return 1.25 * 16 * m * k * tiles * waste + 110 * (m + k) * tiles + 80 * m * k
+    return 1.25 * 16 * m * k * tiles * waste + 110 * (m + k) * tiles + FILTER_CYCLES * m * k
 
 
 # -- tiles --------------------------------------------------------------------------------------

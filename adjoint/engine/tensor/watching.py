@@ -1,0 +1,158 @@
+"""Whether every write to some memory is counted, so that what was made of it may be kept.
+
+Note [watched memory]
+    A program may keep what it made of parameters (panels of a product, filters at Winograd's
+    points) for as long as they are unchanged. Every write that goes through a storage counts up
+    its version; what has to be known besides is whether anything else can write there:
+
+    - Memory counts as a tensor's own where NumPy allocated it for the storage's very array, or
+      for one that this array alone holds. Memory of others (files, other libraries, other
+      processes, parts of a larger block) is never that.
+    - Where the memory was shown outside (an address, an array of NumPy's, DLPack), or came from
+      there, anybody may write at any time: `show` says so, for good.
+    - A second storage on the same array (`.data`) counts its writes by itself. `join` ties the
+      two by one object that nothing else holds, so its reference count says how many storages
+      there are. While there is a second one nothing is known; once it is gone, what it may have
+      written counts as one write.
+
+    Both note that something has happened somewhere; until then only versions have to be compared.
+    What is not known counts as changed, and is made again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from sys import getrefcount
+from typing import Any
+
+from numpy import ndarray
+
+from adjoint.engine.tensor.storage import Storage
+
+# Where threads run at once reference counts mean less; other interpreters may have none.
+COUNTED: bool = (
+    sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+)
+
+
+class Sharing:
+    """What storages on one memory have in common."""
+
+    __slots__ = ("joins", "shown")
+
+    def __init__(self) -> None:
+        self.joins = 0  # how often there was one storage more
+        self.shown = False  # whether somebody else may write there
+
+
+class _Events:
+    """What has happened last to any storage: another object each time."""
+
+    __slots__ = ("latest",)
+
+    def __init__(self) -> None:
+        self.latest = object()
+
+
+EVENTS = _Events()
+
+
+def _sharing(storage: Storage) -> Sharing:
+    try:
+        return storage.sharing
+    except AttributeError:
+        storage.sharing = sharing = Sharing()
+        return sharing
+
+
+def join(storage: Storage, other: Storage) -> None:
+    """Note that another storage is on the same memory."""
+    sharing = _sharing(storage)
+    sharing.joins += 1
+    other.sharing = sharing
+    EVENTS.latest = object()
+
+
+def show(storage: Storage) -> None:
+    """Note that somebody may write to the memory from now on whose writes are not counted."""
+    sharing = _sharing(storage)
+    if not sharing.shown:
+        sharing.shown = True
+        EVENTS.latest = object()
+
+
+def _holders(holder: Any, name: str) -> int:
+    """References to what an object holds, as seen from here."""
+    return getrefcount(getattr(holder, name))
+
+
+def _alone() -> int:
+    """What `_holders` gives of what one object alone holds."""
+    storage = Storage(None)
+    storage.sharing = Sharing()
+    return _holders(storage, "sharing")
+
+
+ALONE = _alone()
+
+
+def is_watched(storage: Storage) -> bool:
+    """Whether nothing writes to a storage's memory but what counts up its version."""
+    if not COUNTED or storage.version < 0 or storage.level is not None or storage.trace is not None:
+        return False
+    buffer = storage.buffer
+    if buffer.__class__ is not ndarray:
+        return False
+    base = buffer.base
+    if base is None:
+        owned = buffer.flags.owndata
+    else:
+        whole = base.__class__ is ndarray and base.base is None and base.flags.owndata
+        del base
+        owned = whole and _holders(buffer, "base") == ALONE
+    if not owned:
+        return False
+    try:
+        sharing = storage.sharing
+    except AttributeError:
+        return True
+    shown = sharing.shown
+    del sharing
+    return not shown and _holders(storage, "sharing") == ALONE
+
+
+_versions: Callable[[Storage], int] = attrgetter("version")
+
+
+class Watch:
+    """Tells whether the memory of some storages has changed."""
+
+    __slots__ = ("buffers", "joins", "latest", "storages")
+
+    def __init__(self, storages: Sequence[Storage]) -> None:
+        self.storages = tuple(storages)
+        self.buffers = tuple([storage.buffer for storage in self.storages])
+        self.latest: Any = None  # what had happened last when all were found to be watched
+        self.joins = 0
+
+    def state(self) -> list[int] | None:
+        """Numbers that are others after a write; None: that cannot be said."""
+        if self.latest is not EVENTS.latest and not self._look():
+            return None
+        state = [*map(_versions, self.storages)]
+        if min(state, default=0) < 0:  # such count no writes
+            return None
+        state.append(self.joins)
+        return state
+
+    def _look(self) -> bool:
+        """Whether all of it is watched, and by now the same memory."""
+        latest, self.latest, joins = EVENTS.latest, None, 0
+        for storage, buffer in zip(self.storages, self.buffers, strict=True):
+            if storage.buffer is not buffer or not is_watched(storage):
+                return False
+            joins += storage.sharing.joins if hasattr(storage, "sharing") else 0
+        self.latest, self.joins = latest, joins
+        return True
