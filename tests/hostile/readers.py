@@ -113,7 +113,7 @@ def kept_program() -> bytes:
         patches={"input 0": [(3, 0), (4, 8)], "output 1": [(5, 0)]}, numbers={2: [(6, 1)]},
         status=[(7, 0)], symbols=[(8, "a:b:c:d")], faults=[("RuntimeError", "a message")],
         segments=[[("f", 0, True, 0), ("", 8, False, 1)], None], results=[(0, (2, 3), "float32")],
-        parallel=True, work=1, details=lambda: {"report": [], "memory": {"largest": []}},
+        parallel=True, work=1, once=2, details=lambda: {"report": [], "memory": {"largest": []}},
     )  # fmt: skip
     return images.to_bytes(image, ["ab" * 32])
 

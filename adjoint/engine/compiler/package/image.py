@@ -190,7 +190,7 @@ def _from_bytes(data: bytes) -> tuple[ProgramImage, list[str]]:
         results=[(int(i), tuple(shape), str(dtype)) for i, shape, dtype in about["results"]],
         parallel=bool(about["parallel"]),
         work=int(about["work"]),
-        once=-1 if about["once"] == -1 else _within(about["once"], words),
+        once=_once(about["once"], inside),
         details=cache(lambda: json.loads(data[start + 8 * sum(lengths) :])),
     )
     return image, [str(module) for module in about["modules"]]
@@ -200,6 +200,13 @@ def _within(position: Any, words: Any) -> int:
     """The position of a word that there is."""
     if not 0 <= int(position) < len(words):
         raise ValueError("no image: a word outside the words")
+    return int(position)
+
+
+def _once(position: Any, inside: Any) -> int:
+    """The position of the word that names the byte of what is kept, in the arena; -1: none."""
+    if int(position) != -1 and int(position) not in inside:
+        raise ValueError("no image: a byte outside the arena")
     return int(position)
 
 

@@ -8,9 +8,9 @@ Note [kept for calls]
     executable sets the byte where parameters may have changed since (Note [watched memory]).
 
     Templates are told which inputs last (`Setting.lasts`), as in bodies of loops (Note [made
-    once]): they order for all calls what would not be worth it for one. What is kept takes memory, so
-    programs that read very large parameters keep nothing, and a launch is kept only where it writes
-    little more than it reads.
+    once]): they order for all calls what would not be worth it for one. What is kept takes memory,
+    so programs that read very large parameters keep nothing, and a launch is kept only where it
+    writes little more than it reads.
 """
 
 from __future__ import annotations
