@@ -18,12 +18,14 @@ class Lasting:
     All that calls it holds the program's lock.
     """
 
-    __slots__ = ("arena", "made", "now", "start", "watch")
+    __slots__ = ("arena", "byte", "made", "now", "origin", "start", "watch")
 
     def __init__(self, task: Task, arena: Arena, address: int) -> None:
         self.watch = Watch([task.sources[i].storage(()) for i in sorted(task.lasting)])
         self.arena = arena
         self.start = address - arena.origin  # of the byte, in the arena
+        self.origin = -1  # where the arena was when the byte was written
+        self.byte = True  # as it was written
         self.made: list[int] | None = None  # the state of what was made; None: nothing is kept
         self.now: list[int] | None = None
 
@@ -33,20 +35,19 @@ class Lasting:
         Parameters are looked at first, and what is kept counts as nothing until the run has ended:
         a write meanwhile, or an error, has it made again.
         """
+        origin = self.arena.origin
         self.now = now = self.watch.state()
-        unchanged = now is not None and now == self.made
-        place = self.arena.origin + self.start - self.arena.array.ctypes.data
-        self.arena.array[place] = not unchanged
-        if not unchanged:
+        changed = now is None or now != self.made or origin != self.origin
+        if changed:
             self.made = None
+        if changed is not self.byte or origin != self.origin:
+            place = origin + self.start - self.arena.array.ctypes.data
+            self.arena.array[place] = changed
+            self.byte, self.origin = changed, origin
 
     def end(self) -> None:
         """After a run without an error."""
         self.made = self.now
-
-    def forget(self) -> None:
-        """Have all of it made at the next call."""
-        self.made = None
 
 
 def lasting_of(task: Any, image: Any, arena: Arena, words: Sequence[int]) -> Lasting | None:
