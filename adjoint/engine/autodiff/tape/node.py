@@ -41,6 +41,7 @@ class BackwardNode:
     extra: Extra | None
     is_written_by_users = False  # whether `apply` calls code of theirs
     fills_zeros = False  # whether it is that of a record which does
+    is_write = False  # whether it is that of a write through a view
 
     def __init__(self, edges: Sequence[Edge | None], outputs: int) -> None:
         self.edges = edges

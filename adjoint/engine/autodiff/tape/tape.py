@@ -387,6 +387,32 @@ class KinkedNode(RecordNode):
         return [behind_kink(grad, operand, lasting), *results[1:]]
 
 
+class WrittenNode(RecordNode):
+    """A write through a view (VIEW_SCATTER): its rules as copies, without the way to each.
+
+    What was before the write gets the cotangent with zeros where the view looks, what was written
+    what the view shows of it. A program for few elements would be one for each place written to.
+    """
+
+    __slots__ = ()
+    is_write = True
+
+    def apply(
+        self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    ) -> Sequence[Any]:
+        if level is None and CONTEXT.plain and not (CONTEXT.grad_enabled or LISTENERS):
+            array = grads[0]._array
+            if array.__class__ is ndarray:
+                around, inside = [
+                    edge is not None and (needed is None or needed[k])
+                    for k, edge in enumerate(self.edges)
+                ]
+                apart = HOOKS.array.taken_apart(array, self.params["chain"], around, inside)
+                if apart is not None:
+                    return [None if x is None else wrap(x) for x in apart]
+        return RecordNode.apply(self, grads, needed, level)
+
+
 def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> None:
     """Record an operation on the tape if any operand's gradient is wanted."""
     if CONTEXT.plain:
@@ -420,6 +446,8 @@ def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], ou
         plan = record.tape[key]
     except KeyError:
         node_class = KinkedNode if record.kinked else RecordNode
+        if record is HOOKS.view_scatter:
+            node_class = WrittenNode
         plan = plan_for(record, key, len(operands), len(outs) if many else 1, node_class)
     if plan is None:
         return

@@ -426,6 +426,7 @@ class Buffers:
     add_slices: Any
     write_slices: Any
     restrided: Any  # backends.array.view_chains
+    taken_apart: Any
 
 
 HOOKS.array = Buffers

@@ -11,6 +11,8 @@ from numpy import ndarray
 
 from adjoint.engine.backends.array.buffers import Buffers
 from adjoint.engine.backends.array.executor import find_device_kernel, find_kernel, view_of
+from adjoint.engine.backends.array.kernels.shape.views import follow
+from adjoint.engine.backends.array.memory.strides import copy_with
 from adjoint.engine.core.operations.record import HOOKS, Record
 
 Links = tuple[tuple[Record, dict[str, Any]], ...]
@@ -100,4 +102,23 @@ def restrided(record: Record, x: Any, size: Any, stride: Any, place: Any) -> Any
     return view_of(x, shown, record, params)
 
 
+def taken_apart(
+    array: Any, chain: Links, around: bool, inside: bool
+) -> tuple[Any | None, Any | None] | None:
+    """An array of NumPy with zeros where a chain of views looks, and what it shows there.
+
+    That is what the rules of VIEW_SCATTER give of a cotangent, in the same layouts; only what is
+    asked for is made. None where this layout shows no view, so that the rules have to look.
+    """
+    rest = copy_with(np, array, "same") if around else None
+    window = follow(np, array if rest is None else rest, chain)
+    if not np.may_share_memory(window, array if rest is None else rest):
+        return None
+    shown = copy_with(np, window, "same") if inside else None
+    if rest is not None:
+        window[...] = 0
+    return rest, shown
+
+
 Buffers.restrided = staticmethod(restrided)
+Buffers.taken_apart = staticmethod(taken_apart)

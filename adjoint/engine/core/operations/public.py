@@ -512,6 +512,10 @@ def written_small(
     array, storage = target._array, target._storage
     if array.__class__ is not ndarray or not CONTEXT.plain or LISTENERS:
         return False
+    if CONTEXT.grad_enabled:  # as native code would find
+        for x in operands:
+            if isinstance(x, TensorBase) and is_followed(x):
+                return False
     if OVERRIDES.active and not concerns_nobody(operands, kwargs):
         return False
     if small.small and storage.version >= 0 and array.flags.writeable:

@@ -22,6 +22,7 @@ from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.result_layouts import block_position
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import fits_a_word
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.common.arguments import rounded_scalar
 from adjoint.engine.ops.common.scalars import LARGEST, converted
@@ -37,13 +38,22 @@ from adjoint.engine.ops.index.index import (
     selected_shape,
 )
 from adjoint.engine.ops.index.nonzero import chosen_by, nonzero_rows, spread
-from adjoint.engine.ops.shape.views import SLICE
+from adjoint.engine.ops.shape.views import SLICE, VIEW_SCATTER
 from adjoint.engine.tensor.index import few
 from adjoint.engine.tensor.index.repeats import assigned, repeats, write_repeated
 from adjoint.engine.tensor.index.subscripts import Basic, Picks, quick_index, split_key
 from adjoint.engine.tensor.reading.item import known, plain_number, scalar_tensor
 from adjoint.engine.tensor.storage import Window
-from adjoint.engine.tensor.tensor import Tensor, mark_view, root_of, window
+from adjoint.engine.tensor.tensor import (
+    LONG,
+    NO_GRAD,
+    Tensor,
+    alias_with_history,
+    mark_view,
+    root_of,
+    window,
+    wrap,
+)
 from adjoint.engine.tensor.writing.filling import copied_small
 from adjoint.engine.tensor.writing.mutation import assign, constants, direct_array, update, write
 
@@ -51,6 +61,7 @@ from adjoint.engine.tensor.writing.mutation import assign, constants, direct_arr
 PLAIN = 2.0**62
 EVERYTHING = slice(None)
 MASKED = "masked_fill_"
+NUMBERS = (float, int, bool)
 DIRECT = {d: min(largest, PLAIN) for d, largest in LARGEST.items()}
 # Whole numbers that a dtype holds as they are.
 HELD = {(int, d): range(iinfo(d).min, iinfo(d).max + 1) for d in DTYPES if d.category == INT} | {
@@ -236,9 +247,14 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     ):
         return
     basic = quick_index(key, self._array.shape)
+    if basic is not None and value.__class__ is Tensor and _is_written(self, basic, value):
+        value._storage.version += 1
+        return
     picks: Picks = []
     repeated = basic is None and repeats(self)
     if not repeated and _write_directly(self, key, value, basic):
+        return
+    if basic is not None and _write_followed(self, key, value, basic):
         return
     if basic is None:
         numbers = _with_numbers(self, key)
@@ -262,21 +278,92 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         _write_indexed(target, value, picks)
 
 
-def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> bool:
-    """The common writes, of a constant off the tape, without a view; whether it was one."""
+def _is_written(self: Tensor, basic: Basic, value: Tensor) -> bool:
+    """Whether a view on the tape, just written through, would be put where it looks.
+
+    So `x[i] += y` ends: its root has the write already, and this view would be derived from the
+    root (Note [view aliasing]) to be copied to itself.
+    """
+    base = value._base
+    if base is None or not (CONTEXT.settled and CONTEXT.grad_enabled):
+        return False
+    chain = value._chain
+    if not chain or chain[-1][0] is not SLICE or chain[-1][1]["index"] != basic:
+        return False
+    root = self if self._base is None else root_of(self)
+    if base[0] is not root or chain[:-1] != self._chain or self._storage is not value._storage:
+        return False
+    node = root._node
+    return node is not None and node is not base[1] is not NO_GRAD and node.is_write
+
+
+def _as_written(self: Tensor, value: Any) -> Any:
+    """A number as it is written to a tensor; None where it has to be looked at first."""
     kind = value.__class__
-    number = kind is float or kind is int or kind is bool
-    if number and not self.dtype.is_inexact:
+    if not self.dtype.is_inexact:
         # An integer may have to wrap around, a float to be checked.
         held = HELD.get((kind, self.dtype))
         if held is None or value not in held or self._array.__class__ is not ndarray:
+            return None
+        return value
+    if kind is bool:
+        value = float(value)
+    if abs(value) > DIRECT.get(self.dtype, PLAIN) and isfinite(value):
+        return None
+    return None if kind is int and not fits_a_word(value) else value
+
+
+def _write_followed(self: Tensor, key: Any, value: Any, basic: Basic) -> bool:
+    """The common writes through a basic index that the tape follows; whether it was one.
+
+    What `write` comes to for the view that the index shows, which is made for its chain alone.
+    """
+    array = self._array
+    if not (CONTEXT.plain and CONTEXT.grad_enabled) or CONTEXT.before_write is not None:
+        return False
+    root = self if self._base is None else root_of(self)
+    if (
+        array.__class__ is not ndarray
+        or LISTENERS
+        or 0 in array.strides
+        or self._storage.version < 0
+        or root._base is not None
+        or len(self._chain) >= LONG - 1
+        or (root._node is None and (root._requires_grad or self._requires_grad))
+    ):
+        return False
+    if root is not self and (self._base[1] is NO_GRAD or self._node is None):  # type: ignore[index]
+        return False
+    shown = shown_by(array, key)
+    if value.__class__ in NUMBERS:
+        source = _as_written(self, value) if root._requires_grad else None
+        if source is None:
             return False
-    elif number:
-        if kind is bool:
-            value = float(value)
-        if abs(value) > DIRECT.get(self.dtype, PLAIN) and isfinite(value):
+        value = wrap(shown)  # which the tape asks for its shape alone
+    elif isinstance(value, Tensor) and (root._requires_grad or value.requires_grad):
+        source = value._array
+        if source.__class__ is not ndarray or value._storage is self._storage:
             return False
-        if kind is int and not fits_a_word(value):
+        if source.dtype is not shown.dtype or source.shape != shown.shape:
+            return False
+    else:
+        return False
+    before = alias_with_history(root)
+    HOOKS.array.copy_into(shown, source)
+    self._storage.version += 1
+    chain = (*self._chain[len(root._chain) :], (SLICE, {"index": basic}))
+    HOOKS.attach(VIEW_SCATTER, (before, value), {"chain": chain}, root)
+    if root._grad_meta is not None and root._grad_meta.retains_grad is not None:
+        HOOKS.keep_retaining(root)
+    return True
+
+
+def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> bool:
+    """The common writes, of a constant off the tape, without a view; whether it was one."""
+    number = value.__class__ in NUMBERS
+    if number:
+        value = _as_written(self, value)
+        if value is None:
             return False
     elif not isinstance(value, Tensor) or not constants(value, self):
         return False

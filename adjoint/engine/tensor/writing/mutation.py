@@ -93,6 +93,8 @@ def update(
             return target
     if result._node is not None and CONTEXT.grad_enabled:
         HOOKS.keep_overwritten(target, result, since)
+        if written_over(target, result):
+            return target
         if isinstance(compute, Record) and not compute.is_view and takes_over(target, result):
             return target
     if CONTEXT.levels and CONTEXT.grad_enabled:
@@ -119,6 +121,28 @@ def takes_over(target: Tensor, result: Tensor) -> bool:
         return False
     STRUCTURE_VERSION.count += 1
     rebase(target, result, target)
+    return True
+
+
+def written_over(target: Tensor, result: Tensor) -> bool:
+    """What `assign` comes to for a result on the tape where nothing is in doubt; else False."""
+    array, new = target._array, result._array
+    if array.__class__ is not ndarray or new.__class__ is not ndarray or not CONTEXT.plain:
+        return False
+    if array.dtype is not new.dtype or array.shape != new.shape or 0 in array.strides:
+        return False
+    storage, base = target._storage, target._base
+    if storage.version < 0 or CONTEXT.before_write is not None:
+        return False
+    root = target if base is None else base[0]
+    if root._base is not None or (base is not None and base[1] is NO_GRAD):
+        return False
+    if root._node is None and (root._requires_grad or target._requires_grad):
+        return False
+    before = alias_with_history(root)
+    HOOKS.array.copy_into(array, new)
+    storage.version += 1
+    rebase(target, result, before)
     return True
 
 
