@@ -106,6 +106,16 @@ CASES: dict[str, LaunchCase] = {
         lambda x: ad.searchsorted(x, x.flip(0) * 2), (np.array([-1, 0, 3, np.inf, np.nan]),), 3,
         None,
     ),
+    "masked_scatter": (
+        lambda x, y: x.masked_scatter(x > 0, y), (draw(4, 5), draw(30)), 4, 10
+    ),
+    "masked_scatter over rows": (
+        lambda x, y, m: x.masked_scatter(m > 4, y), (draw(4, 5), draw(20), whole(9, 5)), 4, None
+    ),
+    "attention with dropout": (
+        seeded(lambda x: F.scaled_dot_product_attention(x, x, x, None, 0.3)),
+        (draw(1, 2, 8, 16),), 1, 5,
+    ),
     "bernoulli": (seeded(ad.bernoulli), (draw(4, 5) % 1,), 1, None),
     "bernoulli of doubles": (
         seeded(ad.bernoulli), (draw(4, 5, dtype=np.float64) % 1,), 1, None

@@ -10,7 +10,16 @@ import pytest
 from tests.interpreted_process import needs_interpreter, run_by_interpreter
 from tests.launches_on_a_gpu import CASES, check
 
-QUICK = ("pad and cut", "fold", "unfold", "stft", "bucketize", "multinomial")
+QUICK = (
+    "pad and cut",
+    "fold",
+    "unfold",
+    "stft",
+    "bucketize",
+    "multinomial",
+    "masked_scatter",
+    "attention with dropout",
+)
 
 
 def interpreted(names: tuple[str, ...]) -> None:

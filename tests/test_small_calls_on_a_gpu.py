@@ -160,6 +160,11 @@ def test_late_faults(name: str) -> None:
 
 
 @pytest.mark.cuda
+def test_picking() -> None:
+    calls.check_picking()
+
+
+@pytest.mark.cuda
 def test_multiples() -> None:
     calls.check_multiples()
 

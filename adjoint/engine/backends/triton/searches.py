@@ -1,4 +1,4 @@
-"""Searches and choices as loops of a GPU's kernels.
+"""Searches, choices and ranks as loops of a GPU's kernels.
 
 A search in a sorted sequence is so many steps of reading one element and going on in one half, all
 of them in the kernel that reads what is searched for: no launch of its own, and nothing waits.
@@ -6,6 +6,7 @@ of them in the kernel that reads what is searched for: no launch of its own, and
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from adjoint.engine.core.dtype import int64
@@ -15,6 +16,7 @@ from adjoint.engine.graph.forms.writing import FormWriter
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
 from adjoint.engine.graph.sizes.extents import is_extent
+from adjoint.engine.ops.common.checks import require
 from adjoint.engine.tensor.tensor import Tensor
 
 STEPS = 24  # of a search: the text of a kernel has each of them
@@ -41,7 +43,18 @@ def bisected(sequence: Tensor, values: Tensor, right: bool) -> Tensor:
     return low
 
 
-WRITTEN: dict[str, Any] = {"multinomial": multinomial, "searchsorted": bisected}
+def ranked(mask: Tensor, leading: int, limit: int) -> Tensor:
+    """The eager table's `mask_rank`, which waits for nothing: too many are told later."""
+    rows = mask.reshape((*mask.shape[:leading], prod(mask.shape[leading:])))
+    count = rows.cumsum(-1)
+    wrong = f"number of elements of source ({limit}) < number of ones in mask"
+    count = require(count, count <= limit, wrong)
+    return (count - 1).clamp(0, max(limit - 1, 0)).reshape(mask.shape)
+
+
+WRITTEN: dict[str, Any] = {
+    "mask_rank": ranked, "multinomial": multinomial, "searchsorted": bisected
+}  # fmt: skip
 
 
 def with_searches(graph: DataflowGraph) -> DataflowGraph:
@@ -67,8 +80,8 @@ def is_known(node: Node) -> bool:
     """Whether it is known how many steps there are, and they are not too many."""
     first = node.inputs[0].spec
     specs = [v.spec for v in (*node.inputs, *node.outputs) if isinstance(v, Value)]
-    if first.dtype.is_complex or any(is_extent(n) for n in first.shape):
+    if first.dtype.is_complex or not first.shape or any(is_extent(n) for n in first.shape):
         return False
     if any(not is_extent(n) and n == 0 for spec in specs for n in spec.shape):
         return False
-    return int(first.shape[-1]).bit_length() <= STEPS
+    return node.record.name == "mask_rank" or int(first.shape[-1]).bit_length() <= STEPS

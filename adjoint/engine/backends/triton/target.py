@@ -42,6 +42,7 @@ from adjoint.engine.backends.triton.templates.long_attention import Attender, Lo
 from adjoint.engine.backends.triton.templates.windows import padding, pooling, resampling, sliding
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins, pair_functions, pairs
+from adjoint.engine.compiler.lower.made import made
 from adjoint.engine.compiler.memory.places import ALIGN as ROOM
 from adjoint.engine.compiler.memory.places import ARENA, INPUT, OWN, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Launch, Step
@@ -129,7 +130,7 @@ class TritonTarget(Target):
         return ROOM if known else buffer.dtype.itemsize
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
-        graph = pair_functions.paired(with_searches(graph), self.dtypes)
+        graph = pair_functions.paired(with_searches(made(graph)), self.dtypes)
         self.images |= convolution.shapes_in_order(graph)
         graph = loop_casts(spread(pixel_products(graph)))
         graph = pooling.with_taps(narrow(add_rows(choose_parts(graph))), self.device)

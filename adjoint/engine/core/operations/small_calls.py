@@ -149,15 +149,15 @@ DEVICE_ONLY = frozenset(
     "corrcoef cosine_embedding_loss cov cumulative_trapezoid diagflat diff dist entr "
     "embedding embedding_bag gaussian_nll_loss hinge_embedding_loss index_copy interpolate "
     "ldexp local_response_norm log_ndtr logaddexp2 lp_pool1d lp_pool2d lp_pool3d "
-    "margin_ranking_loss max_pool3d max_unpool1d max_unpool2d max_unpool3d mode multi_margin_loss "
-    "multigammaln mvlgamma multilabel_margin_loss multilabel_soft_margin_loss nanmedian "
-    "nanquantile pdist poisson_nll_loss polygamma quantile renorm scatter_reduce "
+    "margin_ranking_loss masked_scatter max_pool3d max_unpool1d max_unpool2d max_unpool3d mode "
+    "multi_margin_loss multigammaln mvlgamma multilabel_margin_loss multilabel_soft_margin_loss "
+    "nanmedian nanquantile pdist poisson_nll_loss polygamma quantile renorm scatter_reduce "
     "soft_margin_loss trapezoid trapz threshold triplet_margin_loss "
     "triplet_margin_with_distance_loss vander xlog1py".split()
 )
 ON_DEVICE = DEVICE_ONLY.union(
     " ".join((ELEMENTWISE, REDUCTIONS, SHAPE, CREATION, PRODUCTS, NETWORKS, CONVERSION)).split(),
-    "argsort sort topk".split(),
+    ORDER.split(),
 ) - frozenset("conv1d conv2d conv3d unfold cdist".split())
 # Those that make a tensor of numbers alone, where they are told (Note [made on a device]).
 MAKING = frozenset(

@@ -53,6 +53,8 @@ SORTING = frozenset(
     {"argsort", "kthvalue", "median", "msort", "nanmedian", "nanquantile", "quantile", "sort"}
 )
 MOVING_CALLS = frozenset(SHAPE.split())
+# Which read few elements of one tensor, however many it has.
+PICKING_CALLS = frozenset({"embedding", "embedding_bag", "gather", "index_select", "take"})
 ROUNDED = 256  # roundings of a sum
 MOST_TRIED = 16  # of them: to try one takes milliseconds, or what its kernels take to compile
 DEFAULT_LISTENERS.append(BY_KIND.clear)  # recordings depend on the default dtype
@@ -81,7 +83,9 @@ def note(
         look()  # for what earlier calls reported, which is theirs
         with CONTEXT.having(grad_enabled=False):
             wanted = call()
-        if not tensors_of(operands) and wanted.numel() > MOST:  # of which only this one tells
+        given = tensors_of(operands)
+        of_few = bool(given) and all(x._array.size <= MOST for x in given)
+        if not of_few and wanted.numel() > MOST:  # of which only this one tells
             return
         entry = BY_KIND[kind] = tried(calls, operands, params, call, wanted)
     if entry is not None:  # perhaps again: more recent ones had pushed it out
@@ -108,11 +112,12 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
     """What decides the program of a call; None where it cannot have one."""
     kind: list[Any] = [calls, switches.computed_with]
     tensors: list[int] = []
-    views = calls.name in VIEWING  # whatever their size
+    free = len(operands) if calls.name in VIEWING else calls.name in PICKING_CALLS  # of any size
     for x in operands:
         if isinstance(x, Tensor):
             array = x._array
-            if array.__class__ not in DEVICE_LAYOUTS or (array.size > MOST and not views):
+            free -= array.size > MOST
+            if array.__class__ not in DEVICE_LAYOUTS or free < 0:
                 return None
             if array.dtype.kind == "c" and calls.name in MOVING_CALLS:
                 return None  # numbers as words are one kernel's each, their parts two (`as_words`)

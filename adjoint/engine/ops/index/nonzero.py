@@ -66,6 +66,7 @@ MASK_RANK: Record = primitive(
     lambda x, leading, limit: Spec(x.shape, int64, x.device),
     None,
     batched_params=lambda params, size: {**params, "leading": params["leading"] + 1},
+    fragment="device",
 )
 
 

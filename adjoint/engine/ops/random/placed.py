@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.state.host import HostScalar, is_host
-from adjoint.engine.ops.create.creation import full
+from adjoint.engine.ops.create.creation import ARANGE, full
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.ops.shape.join import stack
 
@@ -29,7 +29,13 @@ def _signed(number: int) -> int:
 
 
 def place_tensor(seed: Any, offset: Any, device: Device) -> Tensor:
-    """Seed and offset as a tensor of two numbers; in a recording, those of each call."""
+    """Seed and offset as a tensor of two numbers; in a recording, those of each call.
+
+    Those that are known are made at once, as a sequence of two whose step runs over.
+    """
+    if not (is_host(seed) or is_host(offset)):
+        step = _signed((offset - seed) % (1 << 64))
+        return ARANGE(start=_signed(seed), step=step, length=2, dtype=int64, device=device)
     numbers = [
         HostScalar.computed(_signed, x) if is_host(x) else _signed(x) for x in (seed, offset)
     ]
