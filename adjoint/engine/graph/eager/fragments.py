@@ -37,6 +37,7 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.loading import brought
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.graph.eager import kept_kinds
+from adjoint.engine.graph.eager.complex_sums import is_left_to_numpy, summed_as_reals
 from adjoint.engine.graph.eager.enlisted import Owned, forget
 from adjoint.engine.graph.eager.fragment import Fragment, Unfit, Work, put_workers_first
 from adjoint.engine.graph.eager.open_kinds import Looked, OpenKinds
@@ -335,6 +336,10 @@ class Fragments:
                 out = self.forward(record, parts, params)
                 kind = operands[0]._array.dtype
                 return None if out is None else wrap(out._array.view(kind)[..., 0])
+        elif record.name == "sum":
+            out = summed_as_reals(record, operands[0], **params)
+            if out is not None or is_left_to_numpy(operands[0]):
+                return out
         key: list[Any] = [record]
         tensors: list[Tensor] = []
         numbers: list[float] = []

@@ -43,7 +43,12 @@ from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.graph.eager import drawn, enlisted
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 from adjoint.engine.graph.eager.recorded import compiled
-from adjoint.engine.graph.eager.straight import LOADED, is_one_fragment, straight_program
+from adjoint.engine.graph.eager.straight import (
+    LOADED,
+    is_one_fragment,
+    is_scaled_sum,
+    straight_program,
+)
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.engine.tensor.writing.mutation import BY_ELEMENT
@@ -53,6 +58,7 @@ MOST = 1 << 15  # elements of a tensor: beyond, Python is no longer what a call 
 # The same of a call that is one fragment, whose launches are its own, in place too
 # (`entry_of_update`).
 MOST_OF_FRAGMENT = 1 << 18
+MOST_COPIED = 1 << 12  # the same of a target whose elements are made apart and copied to it
 BY_PLACE = frozenset({"tril", "triu"})  # which ask where an element is
 MOST_DRAWN = 1 << 15  # the same where two operations and more, compiled apart, become one program
 MOST_FILLED = 1 << 20  # bytes of a new tensor: beyond, all cores write them (`memory.filling`)
@@ -256,6 +262,8 @@ def entry_of_new(
     entry: Entry = HOOKS.small_entry(program.rows, program.kernels, arrays, (*given, single))
     if entry is not None and entry[0] is None and program.looped:
         return None  # no rows: what it is without a program is quicker than its kernels
+    if entry is not None and entry[0] is None and calls.into and arrays[0].size >= MOST_COPIED:
+        return None  # no rows: its result would be copied, where as it is few elements are written
     return entry
 
 
@@ -276,17 +284,21 @@ def entry_of_fragment(
 def entry_of_update(
     calls: SmallCalls, tensors: list[Tensor], given: Arguments, call: Callable[[], Any]
 ) -> Entry:
-    """The same where a fragment's result is written to the one tensor it reads (Note [updates]).
+    """The same where a fragment's result is written to the first tensor (Note [updates]).
 
     A fragment's launches may read an operand after they wrote results. Those of an update are told
-    that their target is one; and as nothing else is read, nothing else can share its memory.
+    that their target is one; that others share no memory with it is asked before each call.
     """
     operands, params = given
-    if len(tensors) != 1 or calls.name not in BY_ELEMENT or not is_one_fragment(tensors, call):
+    target = operands[0]
+    if not tensors or tensors[0] is not target or len({*map(id, tensors)}) < len(tensors):
         return None
-    (target,) = tensors
     array = target._array
-    if operands[0] is not target or not array.flags.c_contiguous:
+    if calls.name not in BY_ELEMENT and calls.name != "copy":
+        return None
+    if any(x._array.shape != array.shape or not x._array.flags.c_contiguous for x in tensors):
+        return None
+    if not (is_one_fragment(tensors, call) or is_scaled_sum(tensors, call)):
         return None
     if calls.name in BY_PLACE and target.dtype.is_half and array.size > MOST:
         return None  # of triangles of halves only what is zeroed is touched (`zero_triangle`)
@@ -298,8 +310,8 @@ def entry_of_update(
         made = brought("adjoint.engine.graph.eager.recorded_updates").compiled
         update = made(tensors, (), {}, rule)
         entry: Entry = None
-        if update.places == update.written == (0,):
-            entry = HOOKS.small_update(update.executable, operands, params)
+        if update.written == (0,):
+            entry = HOOKS.small_update(update.executable, update.places, operands, params)
         if entry is None or not HOOKS.small_call_code:
             return None
         trial = wrap(array.copy())

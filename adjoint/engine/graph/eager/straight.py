@@ -26,7 +26,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from adjoint.engine.core.dtype import DEFAULT_LISTENERS
+from adjoint.engine.core.dtype import DEFAULT_LISTENERS, float32, float64
 from adjoint.engine.core.operations.large import HALVES, LOOPED
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.return_types import all_types
@@ -34,6 +34,7 @@ from adjoint.engine.core.operations.small_calls import FEW_ON_TAPE, runs_by_kern
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.eager import enlisted
+from adjoint.engine.graph.eager.complex_sums import WORTH as SUMMED_AS_REALS
 from adjoint.engine.graph.eager.enlisted import Owned
 from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.eager.recorded import OperationTrace, recording, root
@@ -327,6 +328,14 @@ def recorded_in(
     return Straight(run, structure, gaps, run, partial(HOOKS.small_rows, graph, places), looped)
 
 
+def least(node: Node) -> int:
+    """How many elements make an operation a fragment; 0: it is none."""
+    x = node.inputs[0] if node.inputs else None
+    if node.record.name == "sum" and x.__class__ is Value and x.spec.dtype.is_complex:
+        return max(node.record.large, SUMMED_AS_REALS) if node.record.large else 0
+    return node.record.large
+
+
 def is_spread(node: Node) -> bool:
     """Whether operands that are small themselves have a large result together."""
     limit = node.record.large
@@ -348,7 +357,7 @@ def is_much(node: Node) -> bool:
 
 def is_large(node: Node) -> bool:
     """Whether an operation has as many elements as make it a fragment."""
-    limit = node.record.large
+    limit = least(node)
     return (
         0
         < limit
@@ -365,7 +374,7 @@ def is_beyond_rows(node: Node) -> bool:
         return False
     counted = node.outputs if node.record.selects else node.inputs
     most = max([prod(x.spec.shape) for x in counted if x.__class__ is Value], default=0)
-    return most > ROWS and 0 < node.record.large <= most
+    return most > ROWS and 0 < least(node) <= most
 
 
 def finds_extremes(graph: DataflowGraph) -> bool:
@@ -389,7 +398,7 @@ def is_better_compiled(graph: DataflowGraph, of_call: bool) -> bool:
     if len(nodes) != 1:
         return False
     (node,) = nodes
-    limit = node.record.large
+    limit = least(node)
     if not limit or not any(
         x.__class__ is Value and prod(x.spec.shape) >= limit for x in node.inputs
     ):
@@ -410,15 +419,30 @@ def is_slow_by_element(node: Node) -> bool:
 
 def is_one_fragment(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> bool:
     """The same of what a function does with tensors, as nothing but that."""
-    with recording() as body:
-        with CONTEXT.having(grad_enabled=False):
-            out = body.run(fn)
-        if not is_tensor(out):
-            return False
-        graph = body.finish([out])
+    graph = graph_of(fn)
+    if graph is None:
+        return False
     return is_better_compiled(graph, True) or [is_much(node) for node in calculating(graph)] == [
         True
     ]
+
+
+def is_scaled_sum(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> bool:
+    """Whether a function adds a multiple of one tensor to another, of so many elements that it is
+    one fragment (`ADD_SCALED`), rounded twice like the two operations."""
+    if any(x.dtype not in (float32, float64) or x._array.size <= ROWS for x in tensors):
+        return False
+    graph = graph_of(fn)
+    names = [node.record.name for node in graph.nodes] if graph is not None else []
+    return len(tensors) == 2 and names in (["mul", "add"], ["mul", "sub"])
+
+
+def graph_of(fn: Callable[[], Any]) -> DataflowGraph | None:
+    """What a function of tensors does, recorded; None where it does not give one tensor."""
+    with recording() as body:
+        with CONTEXT.having(grad_enabled=False):
+            out = body.run(fn)
+        return body.finish([out]) if is_tensor(out) else None
 
 
 def calculating(graph: DataflowGraph) -> list[Node]:
@@ -427,8 +451,8 @@ def calculating(graph: DataflowGraph) -> list[Node]:
 
 
 def converting(graph: DataflowGraph) -> list[Node]:
-    """The operations of a graph that convert elements."""
-    return [n for n in graph.nodes if n.record is CAST]
+    """The operations of a graph that convert or copy elements."""
+    return [n for n in graph.nodes if n.record in (CAST, CLONE)]
 
 
 def is_looped(node: Node) -> bool:

@@ -68,6 +68,13 @@ def in_dtype(input: Tensor, dtype: DType | None) -> Tensor:
     return input if dtype is None or dtype is have else input.to(dtype)
 
 
+def is_one_node(x: Tensor) -> bool:
+    """Whether a mean in the CPU's memory is one: a fragment of many reals, or few on the tape."""
+    if x._array.size < COMPUTED:
+        return x.requires_grad
+    return not x.dtype.is_complex
+
+
 def at_once(x: Tensor) -> bool:
     """Whether an eager reduction of several operations on the CPU is one program, if it is large.
 
@@ -191,8 +198,7 @@ def mean(
     if wanted is input.dtype and CONTEXT.settled and input._array.__class__ in DEVICE_LAYOUTS:
         return MEAN(input, dims=dims, keepdim=keepdim)
     as_one = wanted is input.dtype and at_once(input)  # sizes are asked last: some are dynamic
-    # On the CPU, beyond few elements, unless of halves, a sum is a fragment.
-    if as_one and (wanted.is_half or (input.requires_grad and input._array.size < COMPUTED)):
+    if as_one and (wanted.is_half or is_one_node(input)):
         return MEAN(input, dims=dims, keepdim=keepdim)
     return _mean_in(wanted, input, dims, keepdim)
 

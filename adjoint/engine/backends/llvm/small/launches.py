@@ -12,8 +12,9 @@ Note [met fragments]
     dealt out by shapes alone, so the bits are the same. Where threads have ended, at a fork say,
     the rows fail, and Python, which then runs the fragment, starts new ones.
 
-    A call in place that is one fragment of one tensor has the launches of an update (Note
-    [updates]), which write to their operand; so nothing is made, and nothing copied.
+    A call in place that is one fragment has the launches of an update (Note [updates]), which write
+    to their first operand; so nothing is made, and nothing copied. A first row for each of its
+    other operands fails where that shares memory with what is written.
 
     Words and memory are a copy: the thread that has the interpreter's lock may use it while another
     one runs the fragment itself.
@@ -113,16 +114,18 @@ def drawn(
 
 
 def updated(
-    executable: Any, operands: Sequence[Any], params: dict[str, Any]
+    executable: Any, places: Sequence[int], operands: Sequence[Any], params: dict[str, Any]
 ) -> tuple[Any, ...] | None:
-    """What native code finds a program by that writes to its first operand, the one it reads.
+    """What native code finds a program by that writes to its first operand.
+
+    Of the tensors among the operands some (`places`) are its inputs.
 
     None where it cannot, or where a launch might fail after another has written.
     """
     if executable.__class__ is not Native or executable.image.status:
         return None
     arrays = [x._array for x in operands if is_tensor(x)]
-    walked = written(executable, (0,), arrays, 0, fills=True)
+    walked = written(executable, places, arrays, 0, fills=True, apart=True)
     return None if walked.makers else walked.entry(operands, params, True, ())
 
 
@@ -134,8 +137,12 @@ def written(
     orders: Orders = (),
     *,
     fills: bool = False,
+    apart: bool = False,
 ) -> Walked:
-    """A program as rows, of arrays and so many numbers; one that `fills` writes to the first."""
+    """A program as rows, of arrays and so many numbers; one that `fills` writes to the first.
+
+    It then fails, if it is to be so, where another array is not `apart` from that one.
+    """
     native = loops.native()
     if native is None or executable.__class__ is not Native:
         raise NoRow
@@ -156,6 +163,7 @@ def written(
         makers.append(maker_of(shape, NUMPY_OF[named(dtype)], orders[output] if orders else None))
         slot = 1 + len(arrays) + numbers + output
         put(writer, slot, patches.pop(f"result {output}", []), words)
+    notes = [check_apart(writer, arrays, k) for k in range(1, len(arrays))] if apart else []
     if fills:
         put(writer, 1, patches.pop("target 0", []), words)
     for k, place in enumerate(places):
@@ -167,7 +175,8 @@ def written(
     writer.row(InnerLoop(native.address(name), address(about)), [], [1], [], (), ())
     masks = [0, *[loops.mask_of(a.dtype) for a in arrays]]
     rows = writer.words(1 + len(arrays) + numbers + len(makers), masks)
-    about[0] = address(rows[loops.FAILED_AT :])
+    for note in (*notes, about):
+        note[0] = address(rows[loops.FAILED_AT :])
     writer.alive += [words, memory, table, about, executable]
     return Walked(rows, tuple(makers), writer.alive, native)
 
@@ -213,6 +222,15 @@ def by_all(executable: Native, words: Any) -> tuple[str, Any, Any]:
     pool = the_pool()
     about = [0, table.address, table.count, pool.address, pool.entry, number_address()]
     return "launch_shared", np.array(about, np.int64), table
+
+
+def check_apart(writer: RowWriter, arrays: Sequence[Any], k: int) -> Any:
+    """A row that fails where an array shares memory with the first; what it is told."""
+    about = np.array([0, arrays[0].nbytes, arrays[k].nbytes], np.int64)
+    loop = InnerLoop(writer.native.address("keep_apart"), address(about))
+    writer.row(loop, [(1, 0), (1 + k, 0)], [1], [[0], [0]], (), ())
+    writer.alive.append(about)
+    return about
 
 
 def put(writer: RowWriter, slot: int, patches: Sequence[tuple[int, int]], words: Any) -> None:

@@ -188,7 +188,8 @@ looked:
 
 # What a fragment's rows call (Note [met fragments]): `put_address` adds to an array's address and
 # stores it, for each place of a list; `launch_all` makes the launches of a table, `launch_shared`
-# has all workers walk one, of which there are as many as Python says now.
+# has all workers walk one, of which there are as many as Python says now. `keep_apart` fails where
+# two arrays share memory.
 LAUNCHES = (
     f"""
 define void @launch_shared(ptr %args, ptr %dims, ptr %steps, ptr %own) {{
@@ -218,6 +219,28 @@ end:
 }}
 """
     """
+define void @keep_apart(ptr %args, ptr %dims, ptr %steps, ptr %own) {
+entry:
+  %otherAt = getelementptr i64, ptr %args, i64 1
+  %oneSizeAt = getelementptr i64, ptr %own, i64 1
+  %otherSizeAt = getelementptr i64, ptr %own, i64 2
+  %one = load i64, ptr %args
+  %other = load i64, ptr %otherAt
+  %oneSize = load i64, ptr %oneSizeAt
+  %otherSize = load i64, ptr %otherSizeAt
+  %oneEnd = add i64 %one, %oneSize
+  %otherEnd = add i64 %other, %otherSize
+  %before = icmp ule i64 %oneEnd, %other
+  %after = icmp ule i64 %otherEnd, %one
+  %apart = or i1 %before, %after
+  br i1 %apart, label %end, label %fail
+fail:
+  %noteAt = load ptr, ptr %own
+  store i64 1, ptr %noteAt
+  br label %end
+end:
+  ret void
+}
 define void @put_address(ptr %args, ptr %dims, ptr %steps, ptr %own) {
 entry:
   %data = load i64, ptr %args

@@ -26,7 +26,7 @@ from adjoint.engine.backends.registers.elementwise import (
 )
 from adjoint.engine.backends.registers.math.exponential import exp_of_negative
 from adjoint.engine.backends.registers.operations import combine, identity
-from adjoint.engine.backends.registers.vector import Code, V, select, type_text
+from adjoint.engine.backends.registers.vector import Code, V, any_of, select, type_text
 from adjoint.engine.core.dtype import DType, int64
 
 PART = 64  # neighbours in a piece
@@ -34,6 +34,7 @@ PART = 64  # neighbours in a piece
 # to write many lines at a time. Extremes wait for nothing (`unless_behind`).
 ROWS = {"cumsum": 2, "cumprod": 2, "cummax": 1, "cummin": 1, "logcumsumexp": 4, "linear_scan": 4}
 LANES = 8
+AHEAD = 16  # elements of a line that are looked at together: most change no extreme
 EXTREMES = {"cummax": "amax", "cummin": "amin"}
 OPERANDS = {"linear_scan": 2}
 
@@ -221,7 +222,27 @@ class RunningKernel:
                     after += self.stored(here, what.step(mine, given, position))
             return after
 
-        self.blocks.loop("0", self.word.length, 1, starts, body)
+        if what.name not in EXTREMES or stride != "1":
+            self.blocks.loop("0", self.word.length, 1, starts, body)
+            return
+        (base,) = bases
+
+        def several(i: str, carried: list[V]) -> list[V]:
+            here = let(f"add i64 {base}, {i}")
+            x = self.load(self.arrays[1], here, AHEAD).convert(what.wide)
+            best = code.splat(carried[0], AHEAD)
+            reached = any_of(~(x < best if what.name == "cummax" else x > best))
+            end = let(f"add i64 {i}, {AHEAD}")
+            same = [code.splat(v, AHEAD) for v in carried]
+            return self.blocks.choose(
+                reached,
+                lambda: self.blocks.loop(i, end, 1, carried, body),
+                lambda: self.stored(here, same) and carried,
+            )
+
+        whole = let(f"and i64 {self.word.length}, {-AHEAD}")
+        carried = self.blocks.loop("0", whole, AHEAD, starts, several)
+        self.blocks.loop(whole, self.word.length, 1, carried, body)
 
     def unless_behind(self, here: str, carried: list[V], given: list[V], at: V) -> list[V]:
         """A step of a running extreme, which most elements do not change: a branch foresees that.
