@@ -12,8 +12,18 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.distributed.fsdp import fully_shard
+from adjoint.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    get_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+    set_state_dict,
+)
+from adjoint.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from adjoint.distributed.tensor import Replicate, distribute_tensor
+from adjoint.nn.parallel import DistributedDataParallel as DDP
 from tests.ranks.checks import run, same
 
 
@@ -286,6 +296,160 @@ def check_steps_inside_backward(rank: int, size: int) -> None:
             (net(x) ** 2).sum().backward()
     for p, q in zip(alone.parameters(), model.parameters(), strict=True):
         same(p, whole(q), 1e-5)
+
+
+def trained(net: Any, steps: int = 2) -> Any:
+    """An optimizer that has made some steps."""
+    inner = [p for n, p in net.named_parameters() if "inner" in n]
+    others = [p for n, p in net.named_parameters() if "inner" not in n]
+    optimizer: Any = ad.optim.AdamW(
+        [{"params": inner, "lr": 0.02}, {"params": others, "betas": (0.8, 0.9)}], lr=0.01
+    )
+    for _ in range(steps):
+        advance(net, optimizer)
+    return optimizer
+
+
+def advance(net: Any, optimizer: Any) -> None:
+    optimizer.zero_grad()
+    (net(ad.arange(10.0).view(2, 5).sin()) ** 2).sum().backward()
+    optimizer.step()
+
+
+WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+def check_states_from_the_first(rank: int, size: int) -> None:
+    """The first process's states, flat or not, given to models on meta and others."""
+    for make, inner in ((Tied, ("inner",)), (Tied, ())):
+        ad.manual_seed(3)
+        alone = make()
+        ours = trained(alone)
+        for flat, kind in itertools.product((False, True), ("sharded", "meta", "whole", "ddp")):
+            options = StateDictOptions(
+                full_state_dict=True, broadcast_from_rank0=True, flatten_optimizer_state_dict=flat
+            )
+            states: Any = ({}, {})
+            if rank == 0:
+                taken = StateDictOptions(flatten_optimizer_state_dict=flat)
+                states = get_state_dict(alone, ours, options=taken)
+            ad.manual_seed(4 + rank)
+            with ad.device("meta" if kind == "meta" else "cpu"):
+                model = make()
+            if kind == "ddp":
+                model = DDP(model)
+            elif kind != "whole":
+                for name in inner:
+                    fully_shard(model.get_submodule(name))
+                fully_shard(model)
+            theirs = trained(model, 0)
+            set_state_dict(
+                model, theirs, model_state_dict=states[0], optim_state_dict=states[1],
+                options=options,
+            )  # fmt: skip
+            again = copy.deepcopy(alone)
+            optimizer = trained(again, 0)
+            optimizer.load_state_dict(copy.deepcopy(ours.state_dict()))
+            for net, its in ((again, optimizer), (model, theirs)):
+                assert [g["lr"] for g in its.param_groups] == [0.02, 0.01]
+                assert its.param_groups[1]["betas"] == (0.8, 0.9)
+                advance(net, its)
+            got = get_state_dict(model, theirs, options=WHOLE)
+            wanted = get_state_dict(again, optimizer)
+            if rank:
+                assert got == ({}, {})
+                continue
+            same_trees(got, wanted)
+
+
+def same_trees(got: Any, wanted: Any) -> None:
+    if isinstance(wanted, dict):
+        assert list(got) == list(wanted)
+        for key in wanted:
+            same_trees(got[key], wanted[key])
+    elif isinstance(wanted, (list, tuple)):
+        assert len(got) == len(wanted)
+        for one, other in zip(got, wanted, strict=True):
+            same_trees(one, other)
+    elif isinstance(wanted, ad.Tensor):
+        same(wanted, got, 1e-5)
+    else:
+        assert got == wanted
+
+
+def check_parts_of_states(rank: int, size: int) -> None:
+    """States of submodules, of several optimizers, and those that lack something."""
+    alone, model = pair(Tied, "inner")
+    for net in (alone, model):
+        net.ours = [ad.optim.Adam(net.inner.parameters()), ad.optim.SGD([net.embed.weight], 0.1)]
+        advance(net, net.ours[0])
+        net.ours[1].step()
+    for flat in (False, True):
+        options = StateDictOptions(full_state_dict=True, flatten_optimizer_state_dict=flat)
+        got, wanted = (get_state_dict(net, net.ours, options=options) for net in (model, alone))
+        same_trees(got, wanted)
+        with pytest.warns(FutureWarning):
+            part = get_model_state_dict(
+                model, submodules={model.inner},
+                options=StateDictOptions(full_state_dict=True, keep_submodule_prefixes=False),
+            )  # fmt: skip
+        same_trees(part, dict(alone.inner.state_dict()))
+        other = pair(Tied, "inner")[1]
+        written(other, other)
+        with pytest.warns(FutureWarning):
+            result = set_model_state_dict(
+                other, {other.inner: part}, options=StateDictOptions(strict=False)
+            )
+        assert not result.unexpected_keys
+        assert result.missing_keys == ["embed.weight", "head.weight", "head.bias"]
+        same(alone.inner.weight, whole(other.inner.weight), 1e-6)
+        with pytest.raises(RuntimeError, match="missing"):
+            set_model_state_dict(other, {"inner.bias": part["bias"]})
+        optimizer = ad.optim.Adam(other.parameters())
+        with pytest.raises(
+            RuntimeError, match="Missing optimizer state|All the parameters|options differ"
+        ):
+            set_optimizer_state_dict(other, optimizer, got[1])
+    with pytest.raises(TypeError if size > 1 else RuntimeError, match="whole tensors"):
+        set_model_state_dict(
+            model, model.state_dict(),
+            options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True),
+        )  # fmt: skip
+
+
+class Holder(nn.Module):
+    """A program's own `module`, with a wrapper below it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.module = nn.Sequential(nn.Linear(5, 7))
+        self.inner = nn.Linear(7, 7)
+        self.register_buffer("count", ad.zeros(()))
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(self.module(x))
+
+
+def check_names_without_wrappers(rank: int, size: int) -> None:
+    plain = list(Holder().state_dict())
+    wrapped = Holder()
+    wrapped.module = DDP(wrapped.module)
+    in_units = Holder()
+    in_units.module = FullyShardedDataParallel(in_units.module)
+    whole_unit = FullyShardedDataParallel(Holder())
+    for model in (Holder(), DDP(Holder()), wrapped, fully_shard(Holder()), in_units, whole_unit):
+        state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+        assert sorted(state) == sorted(plain), type(model)
+        optimizer = ad.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        optim_state = get_optimizer_state_dict(model, optimizer)
+        assert sorted(optim_state["state"]) == sorted(set(plain) - {"count"})
+        other = {key: value * 2 for key, value in state.items()}
+        set_model_state_dict(model, other)
+        set_optimizer_state_dict(model, optimizer, optim_state)
+        again = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+        same_trees({key: again[key] for key in other}, other)
+    with pytest.raises(RuntimeError, match="unexpected"):
+        set_model_state_dict(Holder().module, {"module.0.weight": ad.ones(7, 5)})
 
 
 def check_random_programs(rank: int, size: int) -> None:

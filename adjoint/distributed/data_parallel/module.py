@@ -77,6 +77,7 @@ class DistributedDataParallel(Module, Joinable):
     """
 
     _compiled_part = "module"  # what is done around its calls, each call does
+    _named_as_inner = "module"  # Note [names without wrappers]
 
     def __init__(
         self,

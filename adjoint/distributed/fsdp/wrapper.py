@@ -23,6 +23,7 @@ from adjoint.distributed.groups.group import get_rank
 from adjoint.distributed.sharded.fully_shard import MixedPrecisionPolicy, fully_shard
 from adjoint.distributed.sharded.offload import CPUOffloadPolicy
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor
+from adjoint.distributed.tensor.fitting import as_kept
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
@@ -49,6 +50,9 @@ class FullyShardedDataParallel(Module):
         backward_prefetch, forward_prefetch, limit_all_gathers, device_id: accepted as PyTorch has
             them.
     """
+
+    _named_as_inner = "module"  # Note [names without wrappers]
+    _gathers_state = True  # unless `state_dict` is asked for the parameters themselves
 
     def __init__(
         self,
@@ -111,6 +115,7 @@ class FullyShardedDataParallel(Module):
             module, mesh=process_group, mp_policy=policy, reshard_after_forward=reshard,
             offload_policy=offload,
         )  # fmt: skip
+        self._register_load_state_dict_pre_hook(_as_inner, with_module=True)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         return self.module(*inputs, **kwargs)
@@ -122,12 +127,25 @@ class FullyShardedDataParallel(Module):
 
     # -- state dicts --------------------------------------------------------------------------
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def state_dict(
+        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> Any:
         """The state under the names that parameters have without the wrapper.
 
         Whole tensors, DTensors or this process's plain parts, as `set_state_dict_type` says; whole
-        ones on every process unless told otherwise. Every process calls it.
+        ones on every process unless told otherwise. Every process calls it. `keep_vars` gives the
+        parameters themselves: DTensors.
         """
+        if args:
+            raise TypeError("FullyShardedDataParallel.state_dict: pass arguments by keyword")
+        state = self.module.state_dict(keep_vars=True) if keep_vars else self._state_as_set()
+        if destination is None:
+            return state
+        destination.update({prefix + name: value for name, value in state.items()})
+        return destination
+
+    def _state_as_set(self) -> dict[str, Any]:
+        """The state, as `set_state_dict_type` says."""
         settings = self._settings
         kind = settings.state_dict_type
         whole = kind is StateDictType.FULL_STATE_DICT
@@ -253,6 +271,17 @@ class FullyShardedDataParallel(Module):
         """The wrappers in a module."""
         wrappers = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
         return wrappers[:1] if root_only else wrappers
+
+
+def _as_inner(wrapper: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """What a module around the wrapper is loaded with, as the inner module's parameters lie."""
+    own = wrapper.module.state_dict(keep_vars=True)
+    for name, tensor in own.items():
+        if prefix + name in state:
+            value = state.pop(prefix + name)
+            whole = isinstance(tensor, DTensor) and isinstance(value, Tensor)
+            fitted = as_kept(prefix + name, tensor, value) if whole else value
+            state[f"{prefix}module.{name}"] = fitted
 
 
 def wrap_inner(module: Module, policy: Callable[..., bool], options: dict[str, Any]) -> None:

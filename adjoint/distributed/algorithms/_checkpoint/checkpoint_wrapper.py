@@ -30,6 +30,8 @@ class CheckpointWrapper(Module):
         ['weight', 'bias']
     """
 
+    _named_as_inner = "_checkpoint_wrapped_module"  # Note [names without wrappers]
+
     def __init__(
         self,
         mod: Module,
