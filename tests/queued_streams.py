@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
+from functools import cached_property
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 import adjoint as ad
 from adjoint.engine.backends.array.gpu.other_streams import OtherStreams
+from adjoint.engine.backends.triton.program.faults import FaultBoard
 from adjoint.engine.backends.triton.program.program import GpuProgram
 from adjoint.engine.backends.triton.runtime.cuda import StreamOrder
 from adjoint.engine.compiler.executors import register_backend
@@ -122,10 +124,6 @@ class QueuedStreams(Interpreter):
         told = self.window(words, None, (count,), (8,), np.dtype(np.int64)).copy()
         self.asked(lambda: run(self.address(told)))
 
-    def graph(self, run: Callable[[], None]) -> Callable[[], None]:
-        replay = super().graph(run)
-        return lambda: self.asked(replay)
-
     def step(self) -> bool:
         """Some stream goes on; whether any could.
 
@@ -149,8 +147,19 @@ class QueuedStreams(Interpreter):
         while not is_over():
             assert self.step(), "every stream waits for another"
 
-    def read(self, word: Any, streams: Any = ()) -> int:
-        self.current.synchronize()
+    @cached_property
+    def faults(self) -> Any:
+        return FaultBoard(self)
+
+    def stream(self) -> Any:
+        return self.current
+
+    def join(self) -> None:
+        self.finish()
+
+    def read(self, word: Any, streams: Any = MappingProxyType({})) -> int:
+        for stream in (self.current, *streams.values()):
+            stream.synchronize()
         return int(word[0])
 
     def empty(self, shape: Any, dtype: Any) -> Any:
@@ -218,6 +227,80 @@ def check(seed: int, calls: int = 12) -> None:
     for results, copies in held:
         for got, want in zip(results, copies, strict=True):
             np.testing.assert_array_equal(got.numpy(), want)
+
+
+def is_told(machine: QueuedStreams) -> bool:
+    """Whether something was reported, which is told with the line that called."""
+    error: IndexError | None = None
+    try:
+        machine.faults.look()
+    except IndexError as caught:
+        error = caught
+    if error is not None:
+        assert __file__ in error.__notes__[0]
+        assert "is out of bounds" in str(error)
+    return error is not None
+
+
+def check_faults(seed: int, calls: int = 40) -> None:
+    """A program writes all or nothing, whatever another stream's kernels report meanwhile."""
+    machine = QueuedStreams(2, seed)
+    first, second = ad.zeros(5), ad.zeros(3, 5)
+
+    def update(x: Any) -> None:
+        first.add_(x.sum())
+        second.sub_(x.amax(1).sum() * first.sign())
+
+    writes = compiled_on(machine, update)
+    picks = compiled_on(machine, lambda table, i: table[i])
+    table, x, count, told = ad.randn(7, 2), ad.ones(3, 4), 0, 0
+    good, bad = ad.tensor([0, 6]), ad.tensor([3, 7])
+    for k in range(calls):
+        with machine.on(0):
+            try:
+                writes(x)
+            except IndexError:
+                told += 1
+        with machine.on(1):
+            try:
+                picks(table, bad if machine.rng.random() < 0.4 else good)
+            except IndexError:
+                told += 1
+        for _ in range(int(machine.rng.integers(12))):
+            machine.step()
+        if k % 4 == 3:
+            told += is_told(machine)
+            machine.finish()
+            count = int(first[0]) // 12
+            np.testing.assert_array_equal(first.numpy(), 12 * count)
+            np.testing.assert_array_equal(second.numpy(), -3 * count)
+    assert told
+    assert 0 < count < calls
+
+
+def check_fault_before() -> None:
+    """What a stream reports is found by those that come after it by a mark."""
+    machine = QueuedStreams(2, 3)
+    state, bad = ad.zeros(6), ad.tensor([9])
+
+    def add(x: Any) -> None:
+        state.add_(x)
+
+    writes = compiled_on(machine, add)
+    picks = compiled_on(machine, lambda table, i: table[i])
+    for others in range(4):
+        with machine.on(1):
+            picks(ad.ones(4), bad)
+            mark = machine.mark(None)
+        machine.current.wait_event(mark)
+        for _ in range(others):
+            writes(ad.ones(6))
+        assert is_told(machine)
+        machine.finish()
+        np.testing.assert_array_equal(state.numpy(), others)
+        writes(ad.ones(6))  # the word is cleared for all streams
+        machine.finish()
+        np.testing.assert_array_equal(state.numpy(), others + 1)
 
 
 def check_reader() -> None:

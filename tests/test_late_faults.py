@@ -49,6 +49,8 @@ class Machine:
     def clear(self, word: Any) -> None:
         word[:] = 0
 
+    def join(self) -> None: ...
+
     def stream(self) -> Any:
         return self.current
 

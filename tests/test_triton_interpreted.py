@@ -213,24 +213,15 @@ def late_faults() -> None:
         w.mul_(0.5)
         return y
 
-    def look_twice() -> None:
-        """One is raised, and the other is still to be waited for."""
-        second(ad.tensor([5, 77]))
-        try:
-            late.look()
-        except IndexError:
-            with pytest.raises(IndexError, match="77"):
-                late.settle()
-            raise
-
     good, bad = ad.tensor([1, 2]), ad.tensor([1, 99])
     compiled = ad.compile(update, backend="interpreted-triton")
     compiled(good)
     late.look()
     before = w.clone()
     compiled(bad)
-    with pytest.raises(IndexError, match="99"):
+    with pytest.raises(IndexError, match="99") as caught:
         late.look()
+    assert __file__ in caught.value.__notes__[0]
     late.look()  # once
     ad.testing.assert_close(w, before)
     compiled(bad)
@@ -240,25 +231,41 @@ def late_faults() -> None:
     compiled(good)
     late.look()
     ad.testing.assert_close(w, before * 0.5)
-    # Nothing is written here, but others might write what it returns: they wait for it.
+    # Nothing is written here, but others might write what it returns: they wait for it, unless
+    # their kernels look for themselves.
     picks = ad.compile(lambda i: w[i] * 2, backend="interpreted-triton")
+    third = ad.compile(lambda i: w[i] * 3, backend="interpreted-triton")
     others: dict[str, Callable[[], Any]] = {
         "a wait": late.look,
         "its next call": partial(picks, good),
-        "a program that writes": partial(compiled, good),
-        "a gradient": lambda: x.sum().backward(),
-        "an update": late.settle,
-        "a wait that finds two": look_twice,
+        "what writes in place": late.settle,
+        "what is added to a gradient": lambda: x.sum().backward(),
     }
-    second = ad.compile(lambda i: w[i] * 3, backend="interpreted-triton")
     x = ad.ones(3, requires_grad=True)
+    x.grad = ad.ones(3)
     for other in list(others.values()):
         picks(bad)
         with pytest.raises(IndexError, match="99"):
             other()
         late.look()  # once
-        assert x.grad is None
+        ad.testing.assert_close(x.grad, ad.ones(3))
         ad.testing.assert_close(w, before * 0.5)
+    later: dict[str, Callable[[], Any]] = {
+        "a program that writes": partial(compiled, good),
+        "a gradient": lambda: ad.autograd.grad((x * 2).sum(), x),
+        "a program that finds something, too": partial(third, ad.tensor([77])),
+    }
+    for other in later.values():
+        picks(bad)
+        other()
+        with pytest.raises(IndexError, match="99") as caught:
+            late.look()
+        assert __file__ in caught.value.__notes__[0]
+        late.look()  # once
+        ad.testing.assert_close(w, before * 0.5)
+    compiled(good)
+    late.look()
+    ad.testing.assert_close(w, before * 0.25)
     picks(bad)
     others.clear()
     del picks
@@ -316,6 +323,13 @@ def test_faults_are_told_where_the_host_waits() -> None:
 
 def test_calls_on_several_streams_are_in_order() -> None:
     run_script("import tests.queued_streams as q; q.check(0); q.check(1); q.check_reader()")
+
+
+def test_programs_write_all_or_nothing_whatever_other_streams_report() -> None:
+    run_script(
+        "import tests.queued_streams as q; [q.check_faults(k) for k in range(4)]; "
+        "q.check_fault_before()"
+    )
 
 
 def test_results_that_are_held_stay() -> None:

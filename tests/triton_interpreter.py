@@ -11,7 +11,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +30,7 @@ from adjoint.engine.backends.array.libraries.convolutions import (  # noqa: E402
     Convolution,
     dense_strides,
 )
+from adjoint.engine.backends.triton.program.faults import FaultBoard  # noqa: E402
 from adjoint.engine.backends.triton.program.mirror import small_program  # noqa: E402
 from adjoint.engine.backends.triton.program.program import GpuProgram  # noqa: E402
 from adjoint.engine.backends.triton.runtime.compile import function_of, scope  # noqa: E402
@@ -192,9 +193,27 @@ class Interpreter:
     """The machine that a program runs on."""
 
     name = "interpreter"
+    index = 0
+    ptr = 0  # of its only stream
 
     def __init__(self) -> None:
         self.captured: list[Callable[[], Any]] | None = None  # by the graph that is being made
+
+    @property
+    def faults(self) -> Any:
+        """One board for all of them, as a device has one."""
+        return board()
+
+    def stream(self) -> Any:
+        return self
+
+    def join(self) -> None: ...
+
+    def clear(self, word: Any) -> None:
+        word[:] = 0
+
+    def copier(self, target: Any, source: Any) -> Callable[[], None]:
+        return lambda: self.asked(lambda: np.copyto(target, source))
 
     def asked(self, run: Callable[[], Any]) -> None:
         """What a launch does: at once, or at each replay of a graph."""
@@ -259,7 +278,7 @@ class Interpreter:
     def mark(self, again: Any) -> Any:
         return None
 
-    def read(self, word: Any) -> int:
+    def read(self, word: Any, streams: Any = ()) -> int:
         return int(word[0])
 
     def expect(self, works: list[Any]) -> None:
@@ -298,7 +317,7 @@ class Interpreter:
 
         def replay() -> None:
             for again in captured:
-                again()
+                self.asked(again)
 
         return replay
 
@@ -313,6 +332,12 @@ class Interpreter:
                 marks[k + 1] = self.timer()
 
         return replay, marks
+
+
+@cache
+def board() -> FaultBoard:
+    """Where kernels of all programs report to, as on one device."""
+    return FaultBoard(Interpreter())
 
 
 def multiply(machine: Interpreter, p: MatrixProduct, words: int) -> None:

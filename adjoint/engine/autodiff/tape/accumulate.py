@@ -9,6 +9,7 @@ from numpy import ndarray
 
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.late_faults import UNSEEN, settle
 from adjoint.engine.ops.elementwise.arithmetic import ADD
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, alias_noted, set_grad
@@ -35,6 +36,8 @@ def add_owned(total: Any, grad: Any) -> bool:
 def accumulate_grad(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> None:
     """Add to `.grad`: in place where the tape does not need the old value."""
     total = leaf.grad
+    if UNSEEN and total is not None:  # Note [faults of programs]
+        settle()
     if HOOKS.sparse is not None and (grad.is_sparse or (total is not None and total.is_sparse)):
         accumulate_sparse(leaf, total, grad, keep_graph=keep_graph)
     elif total is None:

@@ -28,7 +28,6 @@ from adjoint.engine.core.layout import strided
 from adjoint.engine.core.operations.public import method
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.late_faults import settle
 from adjoint.engine.core.state.structure_version import TrackedDict
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.engine.tensor.writing.mutation import payload
@@ -328,7 +327,6 @@ def _carry_out(run: Backward, roots: list[Any], grads: list[Any], create_graph: 
 
     Not by `with`: a KeyboardInterrupt may come where its end is entered, before anything is done.
     """
-    settle()
     before = CONTEXT.grad_enabled
     try:
         CONTEXT.grad_enabled = create_graph

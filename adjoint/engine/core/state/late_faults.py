@@ -14,6 +14,9 @@ class Board(Protocol):
 
     calls: int  # that can fail, so far
 
+    def settle_apart(self) -> None:
+        """Raise what kernels of other streams have found."""
+
     def replay(self) -> None:
         """Note that earlier calls are done again on the current stream."""
 
@@ -44,6 +47,16 @@ def look() -> None:
     """Raise what devices have reported."""
     for check in LOOKS:
         check()
+
+
+def settle_apart() -> None:
+    """Before an update whose kernels look for themselves: raise what they might not find, since it
+    is another device's or another stream's."""
+    if BOARDS:
+        if UNSEEN and len(BOARDS) > 1:
+            settle()
+        for board in BOARDS.values():
+            board.settle_apart()
 
 
 def settle() -> None:

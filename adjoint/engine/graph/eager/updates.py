@@ -98,7 +98,7 @@ class CompiledRule:
         answers, hosts = self.working_out.numbers(*numbers)
         if answers != self.answers or [*map(type, answers)] != [*map(type, self.answers)]:
             return False
-        late_faults.settle()
+        late_faults.settle_apart()
         arrays = [t._array for t in tensors]
         given = [*arrays, *hosts]
         self.executable([given[k] for k in self.places], [arrays[k] for k in self.written])

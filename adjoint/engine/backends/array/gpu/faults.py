@@ -21,18 +21,21 @@ from adjoint.engine.core.state import late_faults
 VARIABLES = ("ADJOINT_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING")
 BLOCKING = any(os.environ.get(name, "0") not in ("", "0") for name in VARIABLES)
 # What was asked for lately, and the instructions that asked: lines are found when told.
-LATEST: deque[tuple[str, CodeType | None, int]] = deque(maxlen=8)
+Asked = tuple[str, CodeType | None, int]
+LATEST: deque[Asked] = deque(maxlen=8)
 
 # Work that was given up while a GPU waited for others: what it was to write is not to be read.
 LOST: list[BaseException | None] = []
 
 
-def note(what: str) -> None:
+def note(what: str) -> Asked:
     """Remember what is asked of the GPU now: for every operation, so it does little."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_ours(frame.f_code):
         frame = frame.f_back
-    LATEST.append((what, None, 0) if frame is None else (what, frame.f_code, frame.f_lasti))
+    asked = (what, None, 0) if frame is None else (what, frame.f_code, frame.f_lasti)
+    LATEST.append(asked)
+    return asked
 
 
 def is_fault(error: BaseException) -> bool:
@@ -42,10 +45,19 @@ def is_fault(error: BaseException) -> bool:
 
 def operation_text(what: str, code: CodeType | None, instruction: int) -> str:
     """An operation and its line, for a message."""
+    line = line_of((what, code, instruction))
+    return what if line is None else f"{what}, {show_line(*line)}"
+
+
+def line_of(place: Asked | tuple[str, int]) -> tuple[str, int] | None:
+    """The file and line of what was asked for, or of a place that is known as such."""
+    if len(place) == 2:
+        return place
+    _, code, instruction = place
     if code is None:
-        return what
+        return None
     lines = [line for start, end, line in code.co_lines() if start <= instruction < end and line]
-    return f"{what}, {show_line(code.co_filename, lines[0] if lines else code.co_firstlineno)}"
+    return code.co_filename, lines[0] if lines else code.co_firstlineno
 
 
 def reported(error: BaseException, *, waited_for: bool = False) -> AcceleratorError:

@@ -70,8 +70,9 @@ class Apart(Showing):
         for k, result in zip(device.outputs, part_results, strict=True):
             results[k] = result
         into = [targets[n] for n in host.writes]
-        if into and self.shown.late:
-            self.shown.keep(partial(put_back, into, [x.copy() for x in into]))
+        board = self.shown.reports.board
+        if into and board.streams:  # something may have been reported
+            board.keep(partial(put_back, into, [x.copy() for x in into]))
         part_results = self.beside([inputs[i] for i in host.inputs], into)
         for k, result in zip(host.outputs, part_results, strict=True):
             results[k] = result

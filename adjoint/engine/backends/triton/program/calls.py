@@ -8,7 +8,7 @@ from typing import Any
 from numpy import ndarray
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, put
-from adjoint.engine.compiler.memory.places import ARENA, INPUT
+from adjoint.engine.compiler.memory.places import ARENA, INPUT, OWN
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import EagerCall
 from adjoint.engine.core.operations.record import HOOKS
@@ -29,6 +29,8 @@ class DeviceCall:
             self.window(x) if isinstance(x, Value) and not x.host else x for x in step.node.inputs
         ]
         self.outs = [self.window(v) for v in step.node.outputs]
+        kinds = {plan.places[v].buffer.kind for v in step.node.outputs}
+        self.writes = not kinds <= set(OWN)  # state
 
     def window(self, value: Value) -> Window:
         """A function that gives a value's array."""

@@ -29,11 +29,11 @@ import numpy as np
 
 from adjoint.engine.backends.array.gpu.device_memory import PER_THREAD
 from adjoint.engine.backends.array.gpu.faults import BLOCKING as BLOCKING
-from adjoint.engine.backends.array.gpu.faults import VARIABLES
+from adjoint.engine.backends.array.gpu.faults import VARIABLES, line_of
 from adjoint.engine.backends.triton.program.codes import CALL_BITS, CALLS, Error, ErrorNumbers
 from adjoint.engine.compiler.package.status import CODE_BITS, read_status
 from adjoint.engine.core.errors import users_place
-from adjoint.engine.core.state.late_faults import BOARDS, KEEPERS, LOOKS, Undo
+from adjoint.engine.core.state.late_faults import BOARDS, KEEPERS, LOOKS, UNSEEN, Undo
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.ops.common.checks import failure
 
@@ -55,23 +55,67 @@ class FaultBoard:
         self.lock = RLock()  # for what calls and looks change
         self.looking = RLock()  # for a look: another thread waits until it is over
         self.streams: dict[Any, Any] = {}  # that such kernels were launched on since
+        self.met: set[Any] = set()  # streams of all such kernels, and of programs that write
+        self.is_shared = False  # by several streams
+        self.is_unseen = False  # there are calls that others must wait for before they write
         self.replayed: int | None = None  # the first replay of a graph since
         self.undos: list[tuple[int, Undo]] = []  # by how many calls there were before
         LOOKS.append(self.look)
         KEEPERS[machine.index] = self.keep
 
-    def launched(self) -> int:
-        """Note a call that can fail; the low bits of its codes."""
-        stream, place = self.machine.stream(), users_place()
+    def launched(self, place: Any = None, unseen: bool = False) -> int:
+        """Note a call that can fail; the low bits of its codes.
+
+        `place` is what `gpu.faults.note` gave; `unseen`, whether writes in place wait for it.
+        """
+        stream = self.machine.stream()
+        if place is None:
+            place = users_place()
         key: Any = stream.ptr
         if key == PER_THREAD:  # which is another one in each thread
             key = key, get_ident()
         with self.lock:
+            if key not in self.met:
+                self.meet_as(key)
             slot = self.calls & (CALLS - 1)
             self.calls += 1
             self.places[slot] = place
             self.streams[key] = stream
+            if unseen and not self.is_unseen:
+                self.is_unseen = True
+                UNSEEN.append(self.look)
         return slot
+
+    def meet(self) -> None:
+        """Note that the current stream has kernels that look at the word."""
+        key: Any = self.machine.stream().ptr
+        if key == PER_THREAD:
+            key = key, get_ident()
+        with self.lock:
+            if key not in self.met:
+                self.meet_as(key)
+
+    def meet_as(self, key: Any) -> None:
+        """Have a new stream come after all others (Note [streams of reports])."""
+        if STREAM_CAPTURE.graph is not None:  # nothing is done yet: the replay will be
+            return
+        if self.met:
+            self.is_shared = True
+            self.machine.join()
+        self.met.add(key)
+
+    def settle_apart(self) -> None:
+        """Raise what kernels of other streams have found."""
+        if self.is_shared and self.streams:
+            here = self.machine.stream().ptr
+            if any(key != here for key in self.streams):
+                self.look()
+
+    def passed(self, calls: int) -> None:
+        """On the only stream, so many calls have found nothing: nothing before is undone."""
+        with self.lock:
+            if not self.is_shared:
+                self.undos = [kept for kept in self.undos if kept[0] > calls]
 
     def replay(self) -> None:
         """Note that calls of before, which a graph captured, are launched again."""
@@ -115,6 +159,9 @@ class FaultBoard:
                 self.undos = [] if status else [kept for kept in undos if kept[0] > asked]
                 if self.calls == asked:
                     self.streams.clear()
+                    if self.is_unseen:
+                        self.is_unseen = False
+                        UNSEEN.remove(self.look)
             if status:
                 raise self.told(status, seen, replayed, undos)
 
@@ -133,9 +180,10 @@ class FaultBoard:
         kind, message = self.errors.error(code >> CALL_BITS)
         error = failure(message, kind, value)
         place = None if last + 1 - seen > CALLS else self.places[failed & (CALLS - 1)]
-        where = f"launched at {place[0]}:{place[1]}" if place else "launched long before"
+        line = None if place is None else line_of(place)
+        where = f"launched at {line[0]}:{line[1]}" if line else "launched long before"
         error.add_note(f"This was found by a kernel that was {where}")
-        if place is None:
+        if line is None:
             error.add_note(f"Run with {VARIABLES[0]}=1 to have the call itself raise it.")
         return error
 

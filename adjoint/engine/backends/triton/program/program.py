@@ -9,7 +9,8 @@ Note [replays]
     memory of the program's own, and results lie where they did before (Note [banks]).
 
     Kernels that write state do nothing after a fault (`Emitter.guarded`), and all that can fail
-    comes before them; so a fault leaves state as it was (Note [faults of programs]).
+    comes before them; so a fault leaves state as it was (Note [faults of programs]). Where they
+    look is a word of the device's that stays where it is, so graphs know its address for good.
 
 Note [programs on streams]
     The arena, words and results of a program are its own, and one call after the other uses them.
@@ -21,7 +22,6 @@ Note [programs on streams]
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
@@ -35,7 +35,8 @@ from adjoint.engine.backends.triton.launch_words import ALIGN, Written
 from adjoint.engine.backends.triton.program import banks
 from adjoint.engine.backends.triton.program.banks import DeviceBank, Numbers, Results, Segment
 from adjoint.engine.backends.triton.program.calls import DeviceCall
-from adjoint.engine.backends.triton.program.late import LATE, Expected, expect
+from adjoint.engine.backends.triton.program.codes import CodedDraft
+from adjoint.engine.backends.triton.program.reports import ProgramReports
 from adjoint.engine.backends.triton.program.tables import tables
 from adjoint.engine.backends.triton.program.timing import LaunchClock, sources_of
 from adjoint.engine.backends.triton.target import TritonTarget
@@ -48,7 +49,6 @@ from adjoint.engine.compiler.package.explain import explain
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.steps import EagerCall, Launch
 from adjoint.engine.core.dtype import named
-from adjoint.engine.core.state.late_faults import UNSEEN, Undo, settle
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.record.sources import State
@@ -63,7 +63,10 @@ class Machine(Protocol):
     """Whoever has the memory and runs the kernels: a GPU, or Triton's interpreter in tests."""
 
     name: str
+    index: int
 
+    @property
+    def faults(self) -> Any: ...
     def active(self) -> Any: ...
     def empty(self, shape: Any, dtype: Any) -> Any: ...
     def address(self, array: Any) -> int: ...
@@ -72,13 +75,14 @@ class Machine(Protocol):
     def uploader(self, target: Any, source: Any) -> Callable[[], None]: ...
     def download(self, target: Any, source: Any) -> None: ...
     def on_host(self, array: Any) -> Any: ...
-    def begin(self) -> None: ...
+    def begin(self) -> Any: ...
     def order(self, by_library: bool) -> Any: ...
     def reuse(self, arrays: list[Any]) -> None: ...
     def share(self, arrays: list[Any]) -> None: ...
     def mark(self, again: Any) -> Any: ...
     def downloader(self, target: Any, source: Any) -> Callable[[], None]: ...
-    def read(self, word: Any) -> int: ...
+    def copier(self, target: Any, source: Any) -> Callable[[], None]: ...
+    def clear(self, word: Any) -> None: ...
     def expect(self, works: list[Written]) -> None: ...
     def prepare(self, name: str, work: Any) -> Callable[[int], None]: ...
     def graph(self, run: Callable[[], None]) -> Callable[[], None]: ...
@@ -113,11 +117,12 @@ class GpuProgram:
             if not v.host and (machine.address(x) % ALIGN if i in self.fixed else id(x) in written)
         )
         self.plan = plan_for(task, target(unaligned), options)
-        self.draft = Draft(self.plan)
+        self.draft = CodedDraft(self.plan)
         self.draft.place()
         self.image = self.draft.at({})
         with machine.active():
             self.order = machine.order(self.calls_library())
+            self.reports = ProgramReports(machine, self.draft, self.image, self.writes)
             self.allocate()
             self.fill_state()
             self.list_changes(unaligned)
@@ -140,12 +145,9 @@ class GpuProgram:
         self.device_words = machine.empty(count, np.int64)
         self.banks = [DeviceBank(machine, self.device_words) for _ in range(banks.COUNT)]
         self.turn = 0
-        self.status = machine.empty(1, np.int64)
-        self.status[:] = 0
         start = image.words.copy()
         start[image.inside] += self.origin
-        for at, _ in image.status:
-            start[at] = machine.address(self.status)
+        self.reports.fill(start)
         self.tables = tables(machine, image.symbols)
         for at, table in self.tables:
             start[at] = machine.address(table)
@@ -224,44 +226,23 @@ class GpuProgram:
                     DeviceCall(next(calls), self.plan, machine, self.arena, self.origin)
                 )
             else:
-                works = [(self.prepared(name, entry), at, entry) for name, at, entry in part]
+                works = [
+                    (self.reports.guarded(entry, self.prepared(name, entry)), at, entry)
+                    for name, at, entry in part
+                ]
                 segments.append(Segment(machine, [self.launches(works, b) for b in self.banks]))
         return segments
 
     def set_lookout(self, waits: bool) -> None:
-        """Have each call end with a copy of the status, unless it is waited for; and begin with
-        one of its words, if kernels read them: in the first graph, where there is one."""
+        """Have each call begin with a copy of its words, if kernels read them, in the first graph,
+        where there is one; and end with a copy of what was reported, unless it is waited for."""
         first = self.segments[0] if self.segments else None
         entries = [entry for part in self.draft.segments for _, _, entry in part or ()]
         read = any(isinstance(e, Launch) and isinstance(e.text, Written) for e in entries)
         self.sends = read and not isinstance(first, Segment)
         if read and isinstance(first, Segment):
             first.before = [bank.upload for bank in self.banks]
-        self.expected: Expected | None = None  # until somebody has looked
-        self.seen = self.machine.pinned(banks.COUNT)  # the status after the latest call of each
-        self.seen[:] = 0
-        self.seen_words = memoryview(self.seen)  # the same, quick to look at
-        self.undos: deque[Undo] = deque(maxlen=banks.COUNT)  # of the latest calls
-        last = self.segments[-1] if self.segments else None
-        self.late = bool(self.image.faults) and not waits and isinstance(last, Segment)
-        if isinstance(last, Segment) and self.late:
-            download, seen = self.machine.downloader, self.seen
-            last.after = [download(seen[k : k + 1], self.status) for k in range(banks.COUNT)]
-
-    def keep(self, undo: Undo) -> None:
-        """Undo something of the host's if the latest call turns out to have done nothing.
-
-        A bank is used again only when its call is done: so no more calls than there are banks are
-        not known to have succeeded, and each has a word that says so.
-        """
-        self.undos.append(undo)
-
-    def undo(self) -> None:
-        """Take back what was kept of the calls that did nothing, the latest first."""
-        for turn in range(self.turn, self.turn - banks.COUNT, -1):
-            if self.undos and (self.seen[turn % banks.COUNT] or turn == self.turn):
-                self.undos.pop()()
-        self.undos.clear()
+        self.reports.set_lookout(self.segments[-1] if self.segments else None, waits)
 
     def prepared(self, name: str, entry: Any) -> Callable[[int], None]:
         """What launches an entry: a kernel, or a call of a library."""
@@ -301,18 +282,17 @@ class GpuProgram:
         The bank's call before this one must be done. Then what earlier calls have reported is
         known of all but the latest.
         """
+        reports = self.reports
         turn = (self.turn + 1) % banks.COUNT
         bank = self.banks[turn]
         with self.machine.active(), self.order.lock:
-            self.machine.begin()
+            place = self.machine.begin()
             self.follow()
             if bank.mark is not None:
                 bank.mark.synchronize()
-            if self.late and any(self.seen_words):
-                self.look()
-            if UNSEEN and self.writes:
-                settle()
+            reports.before(turn, self.banks, self.segments)
             self.turn = turn
+            reports.number(turn, bank, place)
             results, copied, hold = self.fill(bank, inputs, targets)
             try:
                 self.run_segments(inputs, results)
@@ -321,10 +301,8 @@ class GpuProgram:
             for k, copy in copied:
                 put(copy, results[k])
                 results[k] = copy
-            if not self.late:
-                self.raise_faults()
-            elif self.expected is None:
-                self.expected = expect(self)
+            if reports.looks:
+                reports.board.look()
             del hold
             return results
 
@@ -333,52 +311,24 @@ class GpuProgram:
         if self.order.follow():
             tables = [table for _, table in self.tables]
             results = [array for bank in self.banks for array in bank.results]
-            own = [self.arena, self.device_words, self.status]
+            own = [self.arena, self.device_words]
             self.machine.share([*own, *tables, *self.input_memory.values(), *results])
+            self.reports.is_met = False
 
     def run_segments(self, inputs: list[Any], results: list[Any]) -> None:
         """Everything that a call launches, with marks where somebody listens."""
         clock = LaunchClock(self, self.turn) if LISTENERS else None
         for number, segment in enumerate(self.segments):
             if segment.__class__ is DeviceCall:
-                self.raise_faults()
+                if segment.writes:  # whatever was reported
+                    self.reports.board.look()
+                else:
+                    self.reports.look()
                 segment(inputs, results)
             elif clock is not None:
                 clock.run(number, segment, self.turn)
             else:
                 segment(self.turn)
-
-    def raise_faults(self) -> None:
-        """Raise what kernels reported."""
-        if not self.image.faults:
-            return
-        code = self.machine.read(self.status)
-        if code:
-            self.status[:] = 0
-            raise self.image.fault(code)
-
-    def look(self) -> None:
-        """Raise what kernels of earlier calls reported."""
-        expected, self.expected = self.expected, None  # calls from now on are looked at again
-        try:
-            with self.machine.active():
-                self.follow()
-                self.raise_faults()
-        except Exception as error:
-            self.undo()
-            error.add_note(LATE)
-            self.told(expected)
-            raise
-        except BaseException:  # an interrupt: nothing is known yet
-            self.expected = expected
-            raise
-        self.told(expected)
-
-    def told(self, expected: Expected | None) -> None:
-        """What earlier calls reported is known."""
-        self.seen[:] = 0
-        if expected is not None:
-            expected.forget()
 
     def fill(
         self, bank: DeviceBank, inputs: list[Any], targets: list[Any]

@@ -40,7 +40,7 @@ SHARED = 48 << 10  # bytes that need not be asked for
 MAX_SHARED = 8  # the attribute of a function that asks for more
 EXTERNAL = 1  # of a mark: to be looked at from outside of the graph it is in
 TRIALS = 5  # launches that a way is timed by
-UP, DOWN = 1, 2  # the direction of a copy: to the device, from it
+UP, DOWN, ALONG = 1, 2, 3  # the direction of a copy: to the device, from it, between places there
 
 Launcher = Callable[[int], None]
 NO_STREAMS: Mapping[int, Any] = MappingProxyType({})
@@ -178,6 +178,21 @@ class CudaMachine:
 
         return download
 
+    def copier(self, target: Any, source: Any) -> Callable[[], None]:
+        """What copies words of the device to others, in the order of the stream."""
+        copy, stream = self.cupy.cuda.runtime.memcpyAsync, self.cupy.cuda.get_current_stream
+        to, there, size = target.data.ptr, source.data.ptr, target.nbytes
+
+        def copied() -> None:
+            copy(to, there, size, ALONG, stream().ptr)
+
+        return copied
+
+    def join(self) -> None:
+        """Have what is asked for from now on come after all that was asked for so far."""
+        with self.active():
+            faults.guarded(self.cupy.cuda.runtime.deviceSynchronize)
+
     def download(self, target: Any, source: Any) -> None:
         """Copy words of the device to pinned ones, and wait for them."""
         self.downloader(target, source)()
@@ -187,12 +202,12 @@ class CudaMachine:
         """The same elements on the CPU."""
         return faults.guarded(array.get)
 
-    def begin(self) -> None:
+    def begin(self) -> Any:
         """What a program's call begins with: it is remembered for messages of faults."""
         STREAM_CAPTURE.refuse(  # a replay would copy what is in the program's words then
             "a compiled function is called", "It is a graph already: call it by itself."
         )
-        faults.note("a compiled program")
+        return faults.note("a compiled program")
 
     def mark(self, again: Any = None) -> Any:
         """A mark after what was asked for so far, to be waited for; one that was may be reused."""
