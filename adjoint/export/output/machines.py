@@ -101,7 +101,7 @@ def native() -> Destination:
     zig = {"linux": f"{machine}-linux-gnu", "darwin": f"{machine}-macos"}.get(sys.platform, "")
     pointer = 64 if sys.maxsize > 2**32 else 32
     # The text may become C, which has no vectors that are read and written in part.
-    code_machine = replace(this_machine(), masks=False)
+    code_machine = replace(this_machine(), masks=False, indexes=False)
     return Destination(NATIVE, triple, processor, attributes, code_machine, pointer, zig)
 
 

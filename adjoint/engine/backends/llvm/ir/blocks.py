@@ -7,11 +7,16 @@ from collections.abc import Callable, Sequence
 from adjoint.engine.backends.registers.vector import Code, V
 
 
+def unknown(code: Code, number: str) -> str:
+    """The same whole number, of which LLVM does not know how it was made."""
+    return code.let(f'call i64 asm "", "=r,0"(i64 {number})')
+
+
 class Blocks:
     """Writes control flow into a `Code`, which keeps track of the block being written."""
 
-    def __init__(self, code: Code, entry: str = "entry") -> None:
-        self.code = code
+    def __init__(self, code: Code, entry: str = "entry", *, as_written: bool = False) -> None:
+        self.code, self.as_written = code, as_written
         code.block = entry
         code.branching = True
         self.labels = 0
@@ -60,6 +65,8 @@ class Blocks:
             phis.append(V(code, name, c.kind, c.lanes))
         new = list(body(index, phis))
         following = code.let(f"add nsw i64 {index}, {step}")
+        if self.as_written:
+            following = unknown(code, following)
         more = code.let(f"icmp slt i64 {following}, {stop}")
         last = code.block
         self.branch(more, inside, after)

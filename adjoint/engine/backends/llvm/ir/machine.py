@@ -26,6 +26,7 @@ class CodeMachine:
     by_lane: bool  # products by one lane of a vector are one instruction (NEON)
     dot: str = ""  # how sums of int8 products are made; of this machine, as it finds out itself
     masks: bool = False  # some lanes of a vector are read and written by one instruction
+    indexes: bool = False  # an address may be a base, a multiple of an index and a distance
     reads_backwards: bool = False  # as quickly as forwards; to write backwards takes longer
 
 
@@ -48,9 +49,11 @@ def this_machine() -> CodeMachine:
     )
     if have.get("avx512f"):
         masks = bool(have.get("avx512bw") and have.get("avx512vl"))
-        return CodeMachine(features, 512, 32, by_lane=False, masks=masks, reads_backwards=True)
+        return CodeMachine(
+            features, 512, 32, False, masks=masks, indexes=True, reads_backwards=True
+        )
     bits = 256 if have.get("avx") else 128
-    return CodeMachine(features, bits, 16, by_lane=False, reads_backwards=True)
+    return CodeMachine(features, bits, 16, by_lane=False, indexes=True, reads_backwards=True)
 
 
 _written_for: ContextVar[CodeMachine | None] = ContextVar("written_for", default=None)

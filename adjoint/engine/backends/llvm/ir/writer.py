@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from adjoint.engine.backends.llvm.ir.blocks import Blocks
-from adjoint.engine.backends.llvm.ir.machine import host_features
+from adjoint.engine.backends.llvm.ir.blocks import Blocks, unknown
+from adjoint.engine.backends.llvm.ir.machine import host_features, machine
 from adjoint.engine.backends.llvm.ir.masked import masked_load, masked_store
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.registers.vector import Code, Operand, V, select, type_text, width
@@ -17,11 +17,19 @@ LINE = 64  # bytes of a line of the cache, at least
 
 
 class CodeWriter:
-    """Writes one function."""
+    """Writes one function.
 
-    def __init__(self) -> None:
+    Note [loops as written]
+        A third of LLVM's time for a kernel goes into loops whose places it knows: how else could
+        addresses be had, what is a turn's number good for? Loops of tiles that are unrolled and
+        ordered by hand gain nothing by it where an instruction has an index in its address. In
+        functions that ask for it, a turn's number is hidden by an empty instruction, and loops are
+        left as they are.
+    """
+
+    def __init__(self, *, as_written: bool = False) -> None:
         self.code = Code(features=host_features())
-        self.blocks = Blocks(self.code)
+        self.blocks = Blocks(self.code, as_written=as_written and machine().indexes)
         self.reserved: list[str] = []
 
     # -- numbers --------------------------------------------------------------------------------
@@ -84,7 +92,7 @@ class CodeWriter:
 
     def unknown(self, x: V) -> V:
         """The same whole number, of which LLVM does not know how it was made."""
-        return self.code.value(self.code.let(f'call i64 asm "", "=r,0"(i64 {x.ref})'), "i64", 1)
+        return self.code.value(unknown(self.code, x.ref), "i64", 1)
 
     def load(self, base: str, kind: str, index: V, lanes: int = 1) -> V:
         """Neighbouring elements."""
@@ -256,12 +264,19 @@ class CodeWriter:
         """The values of one of two branches."""
         return self.blocks.choose(condition, yes, no)
 
-    def routine(self, name: str, count: int, body: Callable[[CodeWriter, list[V]], None]) -> None:
+    def routine(
+        self,
+        name: str,
+        count: int,
+        body: Callable[[CodeWriter, list[V]], None],
+        *,
+        as_written: bool = False,
+    ) -> None:
         """A function of so many numbers, beside this one, that `call` calls.
 
-        Modules hold it once, however many of their functions call it.
+        Modules hold it once, however many of their functions call it: its text is the same for all.
         """
-        inner = CodeWriter()
+        inner = CodeWriter(as_written=as_written)
         body(inner, [inner.code.value(f"%n{k}", "i64", 1) for k in range(count)])
         parameters = ", ".join(f"i64 %n{k}" for k in range(count))
         self.code.declarations |= inner.code.declarations

@@ -122,7 +122,7 @@ class ProductKernel:
     def __init__(self, kind: str, tile: Tile, ending: Ending | None = None) -> None:
         self.kind, self.tile = kind, tile
         self.item = width(kind) // 8
-        self.w = w = CodeWriter()
+        self.w = w = CodeWriter(as_written=True)
         self.word = self.words.read_by(w)
         self.strip = w.reserve(kind, STRIP_BYTES // self.item)
         # Rows side by side are read in whole vectors, the last perhaps beyond them.
@@ -386,7 +386,7 @@ def order_text(name: str, kind: str, wide: int | None) -> Text:
 
     `wide`: of panels; None where a word tells.
     """
-    w = CodeWriter()
+    w = CodeWriter(as_written=True)
     word = OrderWords.read_by(w)
     item = width(kind) // 8
 

@@ -61,7 +61,7 @@ class Little:
 
     def text(self, name: str) -> Text:
         """The kernel: members of the batch are dealt out among the workers."""
-        w = CodeWriter()
+        w = CodeWriter(as_written=True)
         word = LittleWords.read_by(w)
         item = width(self.kind) // 8
 

@@ -23,12 +23,21 @@ def move(w: CodeWriter, kind: str, wide: int | V, *numbers: V) -> None:
         if isinstance(wide, int) and wide * width(kind) > TOGETHER * LINE * 8:
             raise ValueError(f"panels of {wide} columns are wider than the routine copies at once")
         name = f"adjoint_move_{kind}"
-        w.routine(name, NUMBERS + 1, lambda inner, given: WideMove(inner, kind, given).write())
+
+        def write(inner: CodeWriter, given: list[V]) -> None:
+            WideMove(inner, kind, given).write()
+
+        w.routine(name, NUMBERS + 1, write, as_written=True)
         w.call(name, [*numbers, w.whole(wide) if isinstance(wide, int) else wide])
         return
     assert isinstance(wide, int)
     name = f"adjoint_move_{kind}_{wide}"
-    w.routine(name, NUMBERS, lambda inner, given: _Move(inner, kind, wide, given).write())
+    w.routine(
+        name,
+        NUMBERS,
+        lambda inner, given: _Move(inner, kind, wide, given).write(),
+        as_written=True,
+    )
     w.call(name, numbers)
 
 

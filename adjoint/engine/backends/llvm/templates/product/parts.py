@@ -28,7 +28,7 @@ class PartWords(LaunchWords):
 
 def sums_text(name: str, kind: str) -> Text:
     """Results of several parts, added in their order."""
-    w = CodeWriter()
+    w = CodeWriter(as_written=True)
     word = PartWords.read_by(w)
     source, target = w.pointer(word.source), w.pointer(word.target)
     low, high = w.share(word.pieces)

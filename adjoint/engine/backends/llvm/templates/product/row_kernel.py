@@ -67,7 +67,7 @@ class AlongRows:
     def __init__(self, kind: str) -> None:
         self.kind, self.item = kind, width(kind) // 8
         self.lanes = outer_tile(kind).lanes
-        self.w = w = CodeWriter()
+        self.w = w = CodeWriter(as_written=True)
         self.word = RowWords.read_by(w)
 
     def text(self, name: str) -> Text:

@@ -80,7 +80,7 @@ class Dots:
         self.long = LONG if LONG * self.together < tile.vectors else 1
         if self.alone:
             self.long = max(AHEAD // (self.lanes * self.item), LONG)
-        self.w = w = CodeWriter()
+        self.w = w = CodeWriter(as_written=True)
         self.word = ThinWords.read_by(w)
 
     def text(self, name: str) -> Text:
