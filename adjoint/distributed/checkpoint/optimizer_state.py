@@ -30,7 +30,7 @@ def entry_of(parameter: Any, value: Any) -> Any:
     return as_dtensor(value, parameter._layout)
 
 
-def make_state(optimizer: Any) -> None:
+def _init_optim_state(optimizer: Any) -> None:
     """Make an optimizer's state, as its first step would, without changing a parameter."""
     if optimizer.state or not hasattr(optimizer, "prepare_state"):
         return

@@ -20,9 +20,11 @@ from adjoint.distributed.checkpoint.naming import (
     within,
 )
 from adjoint.distributed.checkpoint.optimizer_state import (
+    _init_optim_state as _init_optim_state,
+)
+from adjoint.distributed.checkpoint.optimizer_state import (
     entry_of,
     give_back,
-    make_state,
     states_in_order,
 )
 from adjoint.distributed.checkpoint.spreading import (
@@ -264,7 +266,7 @@ def get_optimizer_state_dict(
     states: dict[str, Any] = {}
     groups: list[dict[str, Any]] = []
     for optimizer in _listed(optimizers):
-        make_state(optimizer)
+        _init_optim_state(optimizer)
         for parameter, entries in states_in_order(optimizer):
             name = name_of(parameter)
             if name is not None:
