@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -485,6 +486,8 @@ def connect(is_run: bool = True) -> InterpretedGpu:
     CupyArray.is_run = is_run
     if not is_run:
         keep_large_memory()
+        calls = importlib.import_module("adjoint.engine.graph.eager.device_calls")
+        calls.alike_there = lambda a, b, loosely: True  # nothing is computed
     from adjoint.engine.backends.array import buffers, devices, executor
     from adjoint.engine.backends.array.gpu import transfers
     from adjoint.engine.backends.array.kernels.shape import copies

@@ -16,10 +16,13 @@ from adjoint.engine.core.dtype import DType, bfloat16, float16, float32, float64
 from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.operations.autocast import casts_itself, widens_itself
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.settings import consult
 from adjoint.engine.core.tree import flatten, unflatten
+from adjoint.engine.core.value import TensorBase
+from adjoint.engine.ops.shape.convert import CAST
 
 DEVICES = ("cpu", "cuda")
 SUPPORTED = (bfloat16, float16)
@@ -78,27 +81,31 @@ class ActiveAutocast:
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        again: Callable[..., Any] | None = None,
     ) -> Any:
-        """A function with its tensors cast, and no further casts inside."""
+        """A function with its tensors cast, and no further casts inside.
+
+        `again` does what the function does, by what is known of such calls.
+        """
         values = (*args, *kwargs.values()) if kwargs else args
         device = _device_type(values)
-        policy = None if device is None else policies.get(device)
-        if device is None or policy is None or not self.settings.of(device).enabled:
+        policy = None if device is None else policies.get(device)  # they are of `DEVICES` alone
+        if device is None or policy is None or not getattr(self.settings, device).enabled:
             return fn(*args, **kwargs)
         if casts_itself(fn.__name__, device, policy):
             return fn(*args, **kwargs)
         wide = widens_itself(fn, device, policy, args)
-        if wide is not None:
-            fn = wide
-        elif policy != "fp32" or kwargs.get("dtype") is None:
-            cast = self.cast(policy, device, values)
-            if kwargs:
-                kwargs = dict(zip(kwargs, cast[len(args) :], strict=True))
-            args = tuple(cast[: len(args)])
         context = CONTEXT
         active, context.autocast, context.plain = context.autocast, None, context.settled
         try:  # `context.having(autocast=None)`, at a fraction of its time
-            return fn(*args, **kwargs)
+            if wide is not None:
+                return wide(*args, **kwargs)
+            if policy != "fp32" or kwargs.get("dtype") is None:
+                cast = self.cast(policy, device, values)
+                if kwargs:
+                    kwargs = dict(zip(kwargs, cast[len(args) :], strict=True))
+                args = tuple(cast[: len(args)])
+            return fn(*args, **kwargs) if again is None else again(*args, **kwargs)
         finally:
             context.autocast, context.plain = active, context.settled and active is None
 
@@ -134,33 +141,48 @@ class ActiveAutocast:
                 dtype = _widest(values, device, self.settings.of(device).dtype)
             case _:
                 raise ValueError(f"autocast: unknown policy {policy!r}")
-        return [self._convert(v, dtype, device) for v in values]
+        return self.cast_each(values, dtype, device)
 
     def _convert(self, x: Any, dtype: DType, device: str) -> Any:
-        if is_tensor(x):
-            if x.dtype is dtype or not _eligible(x, device):
+        if isinstance(x, TensorBase):
+            if x.dtype is dtype or not _eligible(x, device):  # type: ignore[attr-defined]
                 return x
             return self._cached(x, dtype)
-        if isinstance(x, (list, tuple)) and any(is_tensor(v) for v in x):
-            return type(x)([self._convert(v, dtype, device) for v in x])
+        for v in x:
+            if isinstance(v, TensorBase):
+                return type(x)(self.cast_each(x, dtype, device))
         return x
+
+    def cast_each(self, values: Any, dtype: DType, device: str) -> list[Any]:
+        """Values with the tensors among them, in lists too, of a dtype."""
+        return [
+            self._convert(v, dtype, device) if isinstance(v, _MAY_BE_CAST) else v for v in values
+        ]
 
     def _cached(self, x: Any, dtype: DType) -> Any:
         """A cast; of a parameter, made once per region and state of the parameter."""
         if (
             not self.settings.cache
-            or not (x.requires_grad and x.is_leaf and x.dtype is float32)
-            or x._base is not None
+            or not (x._requires_grad and x._node is None and x.dtype is float32)
+            or x._base is not None  # of others this is what `requires_grad` and `is_leaf` say
             or CONTEXT.capture is not None
             or CONTEXT.levels
         ):
-            return x.to(dtype)
+            return _cast_to(x, dtype)
         key = (id(x), dtype, CONTEXT.grad_enabled)
         version = x._storage.version
         cast = self.cache.get(key)
         if cast is None or cast[0] is not x or cast[1] != version:
-            cast = self.cache[key] = (x, version, x.to(dtype))
+            cast = self.cache[key] = (x, version, _cast_to(x, dtype))
         return cast[2]
+
+
+_MAY_BE_CAST = (TensorBase, list, tuple)  # what is a tensor, or has some
+
+
+def _cast_to(x: Any, dtype: DType) -> Any:
+    """A tensor of floating point numbers in another such dtype: `x.to(dtype)`, without its way."""
+    return x.to(dtype) if OVERRIDES.active else CAST(x, dtype=dtype)
 
 
 def _flat(values: Any) -> list[Any]:
@@ -175,9 +197,13 @@ def _flat(values: Any) -> list[Any]:
 
 def _device_type(values: Any) -> str | None:
     """The kind of device of the tensors; one that is not the CPU's decides."""
-    layouts = [x._array.__class__ for x in values if is_tensor(x)]
-    if DEVICE_LAYOUTS and any(layout in DEVICE_LAYOUTS for layout in layouts):
-        return "cuda"
+    layouts = []
+    for x in values:
+        if isinstance(x, TensorBase):
+            layout = x._array.__class__  # type: ignore[attr-defined]
+            if layout in DEVICE_LAYOUTS:
+                return "cuda"
+            layouts.append(layout)
     if layouts and layouts.count(ndarray) == len(values):
         return "cpu"
     kinds = [t.device.type for t in _flat(values)]

@@ -415,7 +415,7 @@ class WrittenNode(RecordNode):
 
 def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any) -> None:
     """Record an operation on the tape if any operand's gradient is wanted."""
-    if CONTEXT.plain:
+    if CONTEXT.settled:
         one = outs[0] if outs.__class__ is tuple and outs else outs
         if one.__class__ is Tensor:
             note = HOOKS.note if one._array.__class__ is ndarray else HOOKS.note_there

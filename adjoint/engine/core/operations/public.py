@@ -31,7 +31,13 @@ from adjoint.engine.core.operations.overrides import (
     takes_operands,
 )
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
-from adjoint.engine.core.operations.small_calls import EVERY, SmallCalls, is_looked_at, small_calls
+from adjoint.engine.core.operations.small_calls import (
+    EVERY,
+    SmallCalls,
+    is_heard,
+    is_looked_at,
+    small_calls,
+)
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
@@ -190,6 +196,9 @@ def _adapted(
         of_new = small.on_cpu and (small.off_tape or small.unfollowed)
         if out and of_new and not (small.draws or small.creates):
             into = SmallCalls(base, into=True)
+    again = None
+    if small is not None and small.goes_straight and policies:
+        again = functools.partial(called_straight, small, fn)
     if base in QUESTIONS or not (
         renames or policies or out or asks or typed or small or base in SCALED
     ):
@@ -262,7 +271,7 @@ def _adapted(
             if policies is None or CONTEXT.autocast is None:
                 result = fn(*args, **kwargs)
             else:
-                result = CONTEXT.autocast.call(policies, fn, args, kwargs)
+                result = CONTEXT.autocast.call(policies, fn, args, kwargs, again)
         except (AttributeError, TypeError) as error:
             if asks and not OVERRIDES.active and overriding(args, kwargs):
                 OVERRIDES.enlist()  # the first value of a class of its own
@@ -375,10 +384,25 @@ def call_straight(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dic
             return None
         if result is not None:
             return result
-    small.seen_straight += 1
-    if not small.seen_straight % EVERY:
+    if is_heard(small):
         HOOKS.note_straight(small, args, kwargs, lambda: fn(*args, **kwargs))
     return None
+
+
+def called_straight(small: SmallCalls, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a function gives whose tensors autocast has cast, by operations known before if it can
+    be; programs of whole calls were looked for before that."""
+    if (
+        CONTEXT.plain
+        and args
+        and getattr(args[0], "_array", None).__class__ in DEVICE_LAYOUTS
+        and not (LISTENERS or OVERRIDES.active)
+        and not (small.may_write and writes(args, kwargs))
+    ):
+        result = call_straight(small, fn, args, kwargs)
+        if result is not None:
+            return result
+    return fn(*args, **kwargs)
 
 
 def call_making(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from adjoint.engine.core.operations.autocast import RECORDS
-from adjoint.engine.core.operations.large import large, on_device
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, large, on_device
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.loading import bring
 from adjoint.engine.core.value import TensorBase
@@ -256,7 +256,16 @@ class Record:
 
     def __call__(self, *operands: Any, **params: Any) -> Any:
         """The one door: every operation enters here."""
-        if CONTEXT.plain:
+        context = CONTEXT
+        if context.plain:
+            return HOOKS.run(self, operands, params)
+        if (  # `bind` would find that autocast has nothing to say of it
+            context.settled
+            and self.policies is None
+            and (self.on_device or self.is_view)
+            and operands
+            and getattr(operands[0], "_array", None).__class__ in DEVICE_LAYOUTS
+        ):
             return HOOKS.run(self, operands, params)
         return HOOKS.bind(self, operands, params)
 

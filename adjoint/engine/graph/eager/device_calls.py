@@ -56,6 +56,8 @@ MOVING_CALLS = frozenset(SHAPE.split())
 # Which read few elements of one tensor, however many it has.
 PICKING_CALLS = frozenset({"embedding", "embedding_bag", "gather", "index_select", "take"})
 ROUNDED = 256  # roundings of a sum
+# By bytes: numbers that are compared as bits.
+WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 MOST_TRIED = 16  # of them: to try one takes milliseconds, or what its kernels take to compile
 DEFAULT_LISTENERS.append(BY_KIND.clear)  # recordings depend on the default dtype
 
@@ -108,11 +110,14 @@ def is_inside_another() -> bool:
     return seen > 1
 
 
-def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+def kind_of(
+    calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any], of_any_size: bool = False
+) -> Any:
     """What decides the program of a call; None where it cannot have one."""
     kind: list[Any] = [calls, switches.computed_with]
     tensors: list[int] = []
-    free = len(operands) if calls.name in VIEWING else calls.name in PICKING_CALLS  # of any size
+    any_size = of_any_size or calls.name in VIEWING
+    free = len(operands) if any_size else calls.name in PICKING_CALLS  # of any size
     for x in operands:
         if isinstance(x, Tensor):
             array = x._array
@@ -206,9 +211,17 @@ def same(one: Any, other: Any, loosely: bool = False) -> bool:
         a.dtype is b.dtype
         and tuple(a.shape) == tuple(b.shape)
         and a.stride() == b.stride()
-        and are_alike(HOOKS.array.to_host(a._array), HOOKS.array.to_host(b._array), loosely)
+        and alike_there(a._array, b._array, loosely)
         for a, b in zip(mine, theirs, strict=True)
     )
+
+
+def alike_there(a: Any, b: Any, loosely: bool) -> bool:
+    """`are_alike` of arrays of a GPU's; many bytes are compared there."""
+    kind = WORDS.get(a.dtype.itemsize)
+    if a.size > MOST and kind is not None and not loosely:
+        return bool((a.view(kind) == b.view(kind)).all())
+    return are_alike(HOOKS.array.to_host(a), HOOKS.array.to_host(b), loosely)
 
 
 def are_alike(a: Any, b: Any, loosely: bool) -> bool:

@@ -64,7 +64,7 @@ def note(
     """One more call that nothing was found for: listen to it, if there were some of its kind."""
     if STREAM_CAPTURE.graph is not None or device_calls.is_inside_another():
         return
-    kind = device_calls.kind_of(calls, operands, params)
+    kind = device_calls.kind_of(calls, operands, params, of_any_size=True)
     if kind is None:
         return
     entry, views = BY_KIND.get(kind, 0), calls.name in VIEWING
