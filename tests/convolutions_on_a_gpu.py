@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -148,6 +149,52 @@ def check_launches(launched: Callable[[], int]) -> None:
     assert found[0] == 1
 
 
+def check_found() -> None:
+    """Gradients are found by native code, but where convolutions are to be timed now."""
+
+    def gradients() -> list[bytes]:
+        leaves = leaves_of("conv2d", ad.float32, "cuda", 0, 7)
+        out = F.conv2d(*leaves, padding=1)
+        found = ad.autograd.grad(out, leaves, out.detach())
+        return [x.cpu().numpy().tobytes() for x in found]
+
+    want = gradients()
+    assert gradients() == want
+    with counted("pull_prepared") as asked:
+        assert gradients() == want
+        assert not asked[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # cuDNN itself may not be there
+            ad.backends.cudnn.benchmark = True
+        try:
+            assert gradients() == want
+        finally:
+            ad.backends.cudnn.benchmark = False
+        assert asked[0] == 1
+        assert gradients() == want
+    assert asked[0] == 1
+
+
+def check_autocast() -> None:
+    """In a region calls are heard as well, and give what they give of tensors cast before."""
+
+    def outcome(call: int, *, region: bool) -> list[Any]:
+        leaves = leaves_of("conv2d", ad.float32, "cuda", call, 7 - call % 2)
+        with ad.autocast("cuda", dtype=ad.bfloat16, enabled=region):
+            given = leaves if region else [x.bfloat16() for x in leaves]
+            out = F.conv2d(*given, padding=call % 2)
+        out.backward(ad.ones_like(out))
+        parts = [out, *[x.grad for x in leaves if x.grad is not None]]
+        about = [(x.dtype, x.stride(), x.detach().float().cpu().numpy().tobytes()) for x in parts]
+        return [type(out.grad_fn), *about]
+
+    for call in range(OFTEN):
+        assert outcome(call, region=True) == outcome(call, region=False)
+    with counted("meet_straight") as found:
+        outcome(0, region=True)
+    assert found[0] == 2  # forward and backward
+
+
 def main(names: list[str]) -> None:
     """All of it on the stand-ins, or some cases of floats."""
     gpu = importlib.import_module("tests.cupy_stand_in").connect()
@@ -158,6 +205,8 @@ def main(names: list[str]) -> None:
             check(name, dtype)
     check_twice()
     check_refusals()
+    check_found()
+    check_autocast()
     print("all cases hold")
 
 

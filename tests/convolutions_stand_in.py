@@ -45,7 +45,7 @@ def maker_on(gpu: InterpretedGpu) -> Any:
 
 def lender(index: int, size: int) -> Any:
     """What lends memory to a stream's work, as the pools have it."""
-    return lambda stream, work: work(ROOM)
+    return lambda stream, work, told: work(told, ROOM, stream)
 
 
 def library_on(gpu: InterpretedGpu) -> Any:

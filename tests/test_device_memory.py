@@ -433,14 +433,19 @@ def test_prepared_convolutions_take_kept_memory_on_the_current_stream(
     held = counts.used.current
     counts.used.reset_peak()
     lend = pools.lender(INDEX, 700)
-    lend(5, called.append)
-    assert called[-1] == called[0][1]
+    lent: list[Any] = []
+
+    def work(*told: Any) -> None:
+        lent.append(told)
+
+    lend(5, work, "told")
+    assert lent[-1] == ("told", called[0][1], 5)
     assert counts.used.current == held  # it is nobody's
     assert counts.used.peak == held + 1024  # and was counted
     with pytest.raises(ValueError, match="no launch"):
-        lend(5, lambda place: int("no launch"))
-    lend(5, called.append)
-    assert called[-1] == called[0][1]  # there as before
+        lend(5, lambda *_: int("no launch"), None)
+    lend(5, work, "again")
+    assert lent[-1] == ("again", called[0][1], 5)  # there as before
     assert len({out.data.ptr for out in outs}) == 2
 
 

@@ -77,7 +77,7 @@ def test_a_call_that_warns_in_one_way_is_heard_in_none(monkeypatch: pytest.Monke
     found: dict[str, object] = {"a kind": known}
     monkeypatch.setattr(device_straight, "heard", heard)
     monkeypatch.setattr(device_straight, "BY_KIND", found)
-    monkeypatch.setattr(device_straight.device_calls, "kind_of", lambda *_: "a kind")
+    monkeypatch.setattr(device_straight.device_calls, "kind_of", lambda *_, **__: "a kind")
     device_straight.note(SmallCalls("mse_loss"), (), {}, lambda: None)
     assert found == {"a kind": None}
     assert not known.ways

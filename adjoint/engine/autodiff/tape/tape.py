@@ -76,9 +76,7 @@ class RecordNode(TapeNode):
                 if cotangents is not None:
                     return cotangents
             if plan.by_library and quiet and grads[0]._array.__class__ in DEVICE_LAYOUTS:
-                cotangents = HOOKS.pull_prepared(
-                    plan.steps, plan.record, self.saved_operand, grads[0], self.params, needed
-                )
+                cotangents = self.apply_by_library(grads[0], needed)
                 if cotangents is not None:
                     return cotangents
             if plan.whole or plan.on_device:
@@ -163,6 +161,16 @@ class RecordNode(TapeNode):
         if arrays is None:
             return None
         return [None if array is None else wrap(array) for array in arrays]
+
+    def apply_by_library(self, g: Any, needed: Sequence[bool] | None) -> Any:
+        """The rules by a library that was asked for the like before, if it was."""
+        plan, rest = self.plan, (switches.computed_with, needed)
+        values = (*self.intact(), g)
+        if plan.straight:
+            cotangents = HOOKS.meet_straight(plan.straight, values, self.params, rest)
+            if cotangents is not None:
+                return cotangents
+        return HOOKS.pull_prepared(plan, values, self.params, rest)
 
     def intact(self) -> list[Any]:
         """Everything that was saved, quickly where nothing happened to it since."""
@@ -267,10 +275,6 @@ class RecordNode(TapeNode):
         node.specs, node.out_specs, node.saved = self.specs, self.out_specs, saved
         node.versions = [x._storage.version if is_tensor(x) else 0 for x in saved]
         return node
-
-    def saved_operand(self, position: int) -> Any:
-        """An operand that was saved."""
-        return self.load(self.plan.saves.index(position), None, None)
 
     def loaded(self, level: Any) -> list[Any]:
         """Everything that was saved."""

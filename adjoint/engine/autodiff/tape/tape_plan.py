@@ -50,7 +50,7 @@ class TapePlan:
     __slots__ = (
         "always_floating", "by_library", "elementwise", "hands_on", "joint", "met", "node_class",
         "noted", "of_few", "on_device", "outputs", "record", "saves", "seen", "small", "steps",
-        "tracked", "wants_out_specs", "wants_specs", "whole",
+        "straight", "tracked", "wants_out_specs", "wants_specs", "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -67,6 +67,7 @@ class TapePlan:
         self.wants_out_specs = False
         self.small: tuple[Any, ...] = ()  # its rules' programs for few elements
         self.met: tuple[Any, ...] = ()  # its rules' fragments on a GPU (Note [met launches])
+        self.straight: tuple[Any, ...] = ()  # what a library gives for them there
         self.saves: tuple[int, ...] = ()  # operand i as i, result i as -1 - i
         self.joint: RuleCall | None = None  # the one rule of all operands
         if record.joint is not None:

@@ -309,9 +309,9 @@ class Pools:
 
         return make if size and new is not None else lambda stream: asked()
 
-    def lender(self, index: int, size: int) -> Callable[[int, Callable[[int], None]], None]:
-        """What has a stream's work use memory that nobody has afterwards, given the stream and
-        what asks for the work, to which it tells the address.
+    def lender(self, index: int, size: int) -> Callable[[int, Callable[..., None], Any], None]:
+        """What has a stream's work use memory that nobody has afterwards, given the stream, what
+        asks for the work, and what that is told before the memory's address and the stream.
 
         A kept piece is lent as it is: what takes it next comes after that work in the stream.
         """
@@ -319,7 +319,7 @@ class Pools:
         kept, waiting, allocator = self.kept, self.others.waiting, self.cupy.cuda.get_allocator
         counts = counts_of(index)
 
-        def lend(stream: int, work: Callable[[int], None]) -> None:
+        def lend(stream: int, work: Callable[..., None], told: Any) -> None:
             rooms = kept.get((index, stream, units)) or []
             room = None
             if rooms and not (waiting or TRACKING.on) and allocator() is serve:
@@ -327,13 +327,13 @@ class Pools:
                     room = rooms.pop()
             if room is None:
                 memory = self.cupy.cuda.alloc(size)
-                work(memory.ptr)
+                work(told, memory.ptr, stream)
                 return
             for count, much in ((counts.blocks, 1), (counts.used, room[2])):
                 count.add(much)
                 count.current -= much
             try:
-                work(room[1])
+                work(told, room[1], stream)
             finally:
                 rooms.append(room)
 

@@ -212,14 +212,6 @@ class Cudnn:
 
         return Planned(self, graph, json.loads(uids), execute, room)
 
-    def run(self, execute: Execute, given: dict[int, int], workspace: int, stream: int) -> None:
-        """Run a plan in the order of a stream."""
-        with self.lock:
-            if stream != self.stream:
-                self.module.set_stream(self.handle, stream)
-                self.stream = stream
-            execute(given, workspace)
-
     def executor(self, graph: Any, index: int) -> Execute:
         """What runs a graph's plan, given addresses and that of the workspace.
 
@@ -349,7 +341,11 @@ class Planned:
         owner = self.owner
         given = dict(zip(self.uids, addresses, strict=True))
         order = int(owner.current().ptr) if stream is None else stream
-        owner.run(self.execute, given, workspace, order)
+        with owner.lock:
+            if order != owner.stream:
+                owner.module.set_stream(owner.handle, order)
+                owner.stream = order
+            self.execute(given, workspace)
 
 
 class ChosenPlan(NamedTuple):

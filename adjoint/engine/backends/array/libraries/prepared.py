@@ -33,8 +33,8 @@ class Prepared:
 
     plan: Planned
     make: Callable[[int], Array]  # the result, given the current stream
-    # Has something done with the address of memory to work in, given the stream.
-    lend: Callable[[int, Callable[[int], None]], None] | None
+    # Has a plan run with memory to work in, given the stream.
+    lend: Callable[[int, Callable[..., None], tuple[int, ...]], None] | None
     channels_last: bool
     copied: tuple[bool, bool]  # operands that lie otherwise than they must
 
@@ -50,7 +50,7 @@ class Prepared:
         if self.lend is None:
             plan(addresses, 0, stream)
         else:
-            self.lend(stream, lambda room: plan(addresses, room, stream))
+            self.lend(stream, plan, addresses)
         return out
 
 

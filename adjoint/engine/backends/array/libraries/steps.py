@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.backends.array.devices import cupy
@@ -14,10 +14,12 @@ from adjoint.engine.backends.array.libraries.prepared import (
     key_of,
     prepared_for,
 )
+from adjoint.engine.core.device import CURRENT_INDEX
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record, is_tensor
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.eager.enlisted import enlist_straight
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
 Step = Callable[[tuple[Any, ...]], Any]
@@ -86,44 +88,74 @@ def prepared_step(record: Record, operands: tuple[Any, ...], params: dict[str, A
     return run_prepared
 
 
-def pull(
-    steps: Sequence[Any],
-    record: Record,
-    find: Callable[[int], Tensor],
-    g: Tensor,
-    params: dict[str, Any],
-    needed: Sequence[bool] | None,
-) -> list[Any] | None:
-    """The cotangents of a convolution's operands, off the tape, as its rules (`steps`) give them.
+def pull(plan: Any, values: tuple[Any, ...], params: dict[str, Any], rest: Any) -> Any:
+    """The cotangents of a convolution's operands, off the tape, as its rules give them.
 
-    `find` looks up an operand. None: it is for the rules to say what they are.
+    `values` are what the tape's `plan` saves and, last, the cotangent; `rest` is what else native
+    code compares, the operands whose cotangents are needed among it. None: it is for the rules to
+    say what they are. Where all was prepared before, native code finds it the next time.
     """
+    record, g = plan.record, values[-1]
     name = WITH_BIAS[record.name].name if record.name in WITH_BIAS else record.name
     transposes = TRANSPOSES.get(name)
     if transposes is None or faults.BLOCKING or g._array.dtype.kind == "c":
         return None
-    if 0 in g._array.strides:  # one copy serves both convolutions
+    whole = 0 not in g._array.strides
+    if not whole:  # one copy serves both convolutions
         g = g.contiguous()
-    here = cupy().cuda.runtime.getDevice() == g._array.data.device_id
+    index, needed = g._array.data.device_id, rest[1]
+    here = cupy().cuda.runtime.getDevice() == index
     results: list[Any] = [None] * (2 if name is record.name else 3)
-    for step in steps:
+    known: list[Any] | None = [] if whole else None  # how results come about
+    for step in plan.steps:
         position = step.position
         if needed is not None and not needed[position]:
             continue
         if position > 1:
             results[position] = step.fn(g)
+            if known is not None:
+                known.append((position, step.fn, None, 0, 0))
             continue
         transpose, leads = transposes[position]
-        x, y = find(1 - position), g
-        if leads:
-            x, y = y, x
+        other = plan.saves.index(1 - position)
+        places = (-1, other) if leads else (other, -1)
+        x, y = (g if at < 0 else values[at] for at in places)
         prepared = PREPARED.get(key_of(transpose, x._array, y._array, **params)) if here else None
         if prepared is None:
-            results[position] = REGISTRY[transpose](x, y, **params)
-        else:
-            faults.LATEST.append((transpose, None, 0))
-            results[position] = wrap(prepared(x._array, y._array))
+            results[position], known = REGISTRY[transpose](x, y, **params), None
+            continue
+        told = (transpose, None, 0)
+        faults.LATEST.append(told)
+        results[position] = wrap(prepared(x._array, y._array))
+        if known is not None:
+            known.append((position, prepared, told, *places))
+    if known:
+        function = pulled_by(known, len(results), index)
+        entry = HOOKS.straight_entry(function, (plan, values, params, rest))
+        if entry is not None:
+            enlist_straight(plan, entry)
     return results
+
+
+def pulled_by(known: list[Any], count: int, index: int) -> Callable[..., Any]:
+    """What gives cotangents as they were found, of values that lie as those did; None where
+    convolutions are to be timed, or no longer, or where another device is the current one."""
+    timed, is_set, recent = switches.is_set(BENCHMARK), switches.is_set, faults.LATEST.append
+    current = CURRENT_INDEX["cuda"]
+
+    def pulled(*values: Any) -> Any:
+        if is_set(BENCHMARK) != timed or current() != index:
+            return None
+        results: list[Any] = [None] * count
+        for position, give, told, first, second in known:
+            if told is None:  # of a bias
+                results[position] = give(values[-1])
+            else:
+                recent(told)
+                results[position] = wrap(give(values[first]._array, values[second]._array))
+        return results
+
+    return pulled
 
 
 HOOKS.prepared_step = prepared_step
