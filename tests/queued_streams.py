@@ -154,8 +154,10 @@ class QueuedStreams(Interpreter):
     def stream(self) -> Any:
         return self.current
 
-    def join(self) -> None:
-        self.finish()
+    def join(self, other: Any) -> None:
+        mark = Mark(self)
+        mark.record(other)
+        self.current.wait_event(mark)
 
     def read(self, word: Any, streams: Any = MappingProxyType({})) -> int:
         for stream in (self.current, *streams.values()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from adjoint.distributed.communication.ways import LaneWay
 from adjoint.engine.backends.array import in_place
 from adjoint.engine.backends.array.buffers import copy_into
+from adjoint.engine.backends.array.gpu import transfers
 from adjoint.engine.backends.triton.program import faults
 from adjoint.engine.backends.triton.program.codes import (
     CALL_BITS,
@@ -25,6 +27,7 @@ from adjoint.engine.backends.triton.runtime.cuda import LibraryOrder, StreamOrde
 from adjoint.engine.compiler.package.status import CODE_BITS
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.state import late_faults
+from adjoint.engine.graph.eager import updates
 from adjoint.engine.ops.common.checks import failure
 from adjoint.engine.tensor.tensor import wrap
 
@@ -49,7 +52,7 @@ class Machine:
     def clear(self, word: Any) -> None:
         word[:] = 0
 
-    def join(self) -> None: ...
+    def join(self, other: Any) -> None: ...
 
     def stream(self) -> Any:
         return self.current
@@ -251,6 +254,86 @@ def test_writes_in_place_wait_for_what_is_unseen(monkeypatch: pytest.MonkeyPatch
             write()
         assert not late_faults.UNSEEN
         assert not target.any()
+
+
+@pytest.mark.parametrize("non_blocking", [False, True])
+def test_copies_to_pinned_memory_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch, non_blocking: bool
+) -> None:
+    """Where they are waited for: else whoever waits for them does."""
+    stream = SimpleNamespace(synchronize=lambda: None)
+    cuda = SimpleNamespace(
+        get_current_stream=lambda: stream,
+        Event=lambda disable_timing: SimpleNamespace(record=lambda stream: None, done=True),
+    )
+    monkeypatch.setattr(transfers, "cupy", lambda: SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(transfers, "is_pinned", lambda array: True)
+    looks: list[int] = []
+    monkeypatch.setattr(late_faults, "LOOKS", [lambda: looks.append(1)])
+    copied: list[int] = []
+    there = SimpleNamespace(
+        __cuda_array_interface__="where it lies",
+        flags=SimpleNamespace(c_contiguous=True),
+        device=nullcontext(),
+        data=SimpleNamespace(
+            copy_to_host_async=lambda to, size: copied.append(size),
+            copy_from_host_async=lambda source, size: copied.append(size),
+        ),
+    )
+    here = np.zeros(3)
+    assert transfers.copy_across(here, there, non_blocking)
+    assert len(looks) == (not non_blocking)
+    assert transfers.copy_across(there, here, non_blocking)
+    assert len(looks) == (not non_blocking)
+    assert copied == [24, 24]
+
+
+def test_updates_wait_for_what_other_devices_may_have_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their own device's kernels look for themselves, but for what comes in no order with them."""
+
+    class Array(np.ndarray[Any, Any]):
+        """A GPU's, or so."""
+
+    looked: list[str] = []
+
+    def board_of(index: int) -> Any:
+        return SimpleNamespace(
+            look=lambda: looked.append(f"all of {index}"),
+            settle_apart=lambda: looked.append(f"others of {index}"),
+        )
+
+    monkeypatch.setitem(DEVICE_LAYOUTS, Array, lambda array: (1, False))
+    boards = {0: board_of(0)}
+    monkeypatch.setattr(late_faults, "BOARDS", boards)
+    updates.settle_apart(np.zeros(3).view(Array))
+    assert looked == ["others of 0"]
+    boards |= {1: board_of(1), 2: board_of(2)}
+    looked.clear()
+    updates.settle_apart(np.zeros(3).view(Array))
+    assert looked == ["all of 0", "all of 2", "others of 1"]
+    looked.clear()
+    updates.settle_apart(np.zeros(3))  # the host's, from what a GPU made
+    assert looked == ["all of 0", "all of 1", "all of 2"]
+
+
+def test_an_update_waits_for_streams_that_it_is_in_no_order_with(board: FaultBoard) -> None:
+    machine = board.machine
+    streams = [SimpleNamespace(ptr=number) for number in (5, 6)]
+    machine.current = streams[0]
+    machine.found[5] = reported(board, board.launched())
+    board.settle_apart()  # its own stream's
+    assert not board.is_shared
+    machine.current = streams[1]
+    board.meet()
+    assert board.is_shared
+    with pytest.raises(IndexError):
+        board.settle_apart()
+    board.settle_apart()
+    board.launched()
+    board.settle_apart()
+    assert board.streams  # which nobody looked at
 
 
 @pytest.mark.parametrize("how", ["__dlpack__", "__cuda_array_interface__"])

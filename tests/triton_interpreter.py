@@ -207,7 +207,7 @@ class Interpreter:
     def stream(self) -> Any:
         return self
 
-    def join(self) -> None: ...
+    def join(self, other: Any) -> None: ...
 
     def clear(self, word: Any) -> None:
         word[:] = 0

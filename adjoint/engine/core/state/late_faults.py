@@ -14,6 +14,9 @@ class Board(Protocol):
 
     calls: int  # that can fail, so far
 
+    def look(self) -> None:
+        """Raise what was reported."""
+
     def settle_apart(self) -> None:
         """Raise what kernels of other streams have found."""
 
@@ -49,14 +52,12 @@ def look() -> None:
         check()
 
 
-def settle_apart() -> None:
-    """Before an update whose kernels look for themselves: raise what they might not find, since it
-    is another device's or another stream's."""
-    if BOARDS:
-        if UNSEEN and len(BOARDS) > 1:
-            settle()
-        for board in BOARDS.values():
-            board.settle_apart()
+def settle_others(device: int) -> None:
+    """Before kernels of a device that look at its word: raise what other devices have found, which
+    may have made what they read."""
+    for index, board in [*BOARDS.items()]:
+        if index != device:
+            board.look()
 
 
 def settle() -> None:

@@ -98,8 +98,9 @@ class CompiledRule:
         answers, hosts = self.working_out.numbers(*numbers)
         if answers != self.answers or [*map(type, answers)] != [*map(type, self.answers)]:
             return False
-        late_faults.settle_apart()
         arrays = [t._array for t in tensors]
+        if late_faults.BOARDS and self.written:
+            settle_apart(arrays[self.written[0]])
         given = [*arrays, *hosts]
         self.executable([given[k] for k in self.places], [arrays[k] for k in self.written])
         for k, count in zip(self.written, self.counts, strict=True):
@@ -115,6 +116,21 @@ class CompiledRule:
                 back = partial(take_back, [(arrays[k], times) for k, times in self.apart])
                 late_faults.keep(back, place(first)[0])
         return True
+
+
+def settle_apart(target: Any) -> None:
+    """Before an update, whose kernels look for themselves whether there was a fault: raise what
+    they might not find, since it is another stream's, or another device's."""
+    boards = late_faults.BOARDS
+    if len(boards) == 1:
+        for board in boards.values():
+            board.settle_apart()
+        return
+    place = DEVICE_LAYOUTS.get(target.__class__)
+    device = -1 if place is None else place(target)[0]
+    late_faults.settle_others(device)
+    if device in boards:
+        boards[device].settle_apart()
 
 
 def take_back(counters: Sequence[tuple[Any, int]]) -> None:

@@ -13,6 +13,7 @@ from adjoint.engine.backends.array.dtypes import FLOAT8, HOST_FLOAT8
 from adjoint.engine.backends.array.gpu.faults import wait
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.errors import warn_user
+from adjoint.engine.core.state.late_faults import look
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
 Array = Any
@@ -109,6 +110,8 @@ def copy_across(target: Array, source: Array, non_blocking: bool) -> bool:
         if to_host:
             there.data.copy_to_host_async(host.ctypes.data, host.nbytes)
             _end(host, not non_blocking)
+            if not non_blocking:
+                look()  # what is read there may not have been made
         else:
             from_pinned(there, host, wait=not non_blocking)
     return True

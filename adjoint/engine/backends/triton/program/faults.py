@@ -56,6 +56,7 @@ class FaultBoard:
         self.looking = RLock()  # for a look: another thread waits until it is over
         self.streams: dict[Any, Any] = {}  # that such kernels were launched on since
         self.met: set[Any] = set()  # streams of all such kernels, and of programs that write
+        self.first: Any = None  # of them
         self.is_shared = False  # by several streams
         self.is_unseen = False  # there are calls that others must wait for before they write
         self.replayed: int | None = None  # the first replay of a graph since
@@ -96,12 +97,14 @@ class FaultBoard:
                 self.meet_as(key)
 
     def meet_as(self, key: Any) -> None:
-        """Have a new stream come after all others (Note [streams of reports])."""
+        """Have a new stream come after the first one (Note [streams of reports])."""
         if STREAM_CAPTURE.graph is not None:  # nothing is done yet: the replay will be
             return
-        if self.met:
+        if self.first is None:
+            self.first = self.machine.stream()
+        else:
             self.is_shared = True
-            self.machine.join()
+            self.machine.join(self.first)
         self.met.add(key)
 
     def settle_apart(self) -> None:

@@ -12,8 +12,8 @@ Note [faults of programs]
     `ADJOINT_LAUNCH_BLOCKING=1` each call waits and raises itself.
 
     In eager mode what is written in place (by NCCL, too), and what is added to a gradient that is
-    there, looks at no word: a program that writes no state is waited for before that. So are all
-    where there are several devices, whose words are not each other's.
+    there, looks at no word: a program that writes no state is waited for before that. Devices do
+    not see each other's words: what others may have reported is waited for before an update.
 
 Note [streams of reports]
     A kernel finds what was reported before it in the order of its stream, or of events between
@@ -21,7 +21,7 @@ Note [streams of reports]
     between two kernels of a program that write, which would then be done in part. So from the time
     when a second stream is met, the first kernel of a program that writes is preceded by a copy of
     the word, by which all of them go; words that point there and captured launches are made anew
-    once. The second stream, when it is met, comes after all that was asked for before.
+    once. A stream that is met later comes after what the first one was asked for so far.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ class ProgramReports:
                 board.passed(self.asked[turn])
         if not self.guards:
             return
-        if late_faults.UNSEEN and len(late_faults.BOARDS) > 1:
-            late_faults.settle()
+        if len(late_faults.BOARDS) > 1:
+            late_faults.settle_others(self.machine.index)
         if not self.is_met:
             board.meet()
             self.is_met = True

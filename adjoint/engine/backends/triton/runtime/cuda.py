@@ -188,10 +188,15 @@ class CudaMachine:
 
         return copied
 
-    def join(self) -> None:
-        """Have what is asked for from now on come after all that was asked for so far."""
+    def join(self, other: Any) -> None:
+        """Have the current stream come after what another one was asked for so far."""
         with self.active():
-            faults.guarded(self.cupy.cuda.runtime.deviceSynchronize)
+            if other.ptr == PER_THREAD:  # perhaps another thread's, which cannot be named
+                faults.guarded(self.cupy.cuda.runtime.deviceSynchronize)
+            else:
+                event = self.cupy.cuda.Event(disable_timing=True)
+                event.record(other)
+                self.stream().wait_event(event)
 
     def download(self, target: Any, source: Any) -> None:
         """Copy words of the device to pinned ones, and wait for them."""
