@@ -106,6 +106,12 @@ CASES: dict[str, LaunchCase] = {
         lambda x: ad.searchsorted(x, x.flip(0) * 2), (np.array([-1, 0, 3, np.inf, np.nan]),), 3,
         None,
     ),
+    **{
+        f"det of {n} rows": (ad.linalg.det, (draw(2, 3, n, n),), 0, 2) for n in (2, 3, 4)
+    },
+    "cat": (lambda x, y: ad.cat((x, y.T, x[:2])), (draw(4, 5), draw(5, 3)), 1, 4),
+    "cat of many": (lambda x: ad.cat(x.tensor_split(11, 1), 1), (draw(4, 40),), 2, None),
+    "stack": (lambda x, y: ad.stack((x, y.T), 1), (draw(4, 5), draw(5, 4)), 1, 1),
     "masked_scatter": (
         lambda x, y: x.masked_scatter(x > 0, y), (draw(4, 5), draw(30)), 4, 10
     ),

@@ -19,6 +19,7 @@ QUICK = (
     "multinomial",
     "masked_scatter",
     "attention with dropout",
+    "det of 3 rows",
 )
 
 

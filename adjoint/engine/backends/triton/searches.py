@@ -1,4 +1,4 @@
-"""Searches, choices and ranks as loops of a GPU's kernels.
+"""Searches, choices, ranks and minors as loops of a GPU's kernels.
 
 A search in a sorted sequence is so many steps of reading one element and going on in one half, all
 of them in the kernel that reads what is searched for: no launch of its own, and nothing waits.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from adjoint.engine.backends.triton.minors import are_little, cofactors
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.graph.forms.searching import multinomial
@@ -53,7 +54,8 @@ def ranked(mask: Tensor, leading: int, limit: int) -> Tensor:
 
 
 WRITTEN: dict[str, Any] = {
-    "mask_rank": ranked, "multinomial": multinomial, "searchsorted": bisected
+    "cofactor": cofactors, "mask_rank": ranked, "multinomial": multinomial,
+    "searchsorted": bisected,
 }  # fmt: skip
 
 
@@ -78,6 +80,8 @@ def written(graph: DataflowGraph, name: str) -> DataflowGraph:
 
 def is_known(node: Node) -> bool:
     """Whether it is known how many steps there are, and they are not too many."""
+    if node.record.name == "cofactor":
+        return are_little(node)
     first = node.inputs[0].spec
     specs = [v.spec for v in (*node.inputs, *node.outputs) if isinstance(v, Value)]
     if first.dtype.is_complex or not first.shape or any(is_extent(n) for n in first.shape):

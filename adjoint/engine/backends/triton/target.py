@@ -25,6 +25,7 @@ from adjoint.engine.backends.triton.templates import (
     attention,
     convolution,
     integers,
+    joining,
     long_attention,
     moments,
     product,
@@ -173,6 +174,7 @@ class EagerTarget(TritonTarget):
 
     sized = False
     long = 8192  # a second launch takes the host longer than a row takes the GPU
+    plain = {**TritonTarget.plain, **joining.TEMPLATES}
 
     def apart(self, steps: Sequence[Step]) -> list[Step]:
         return [single for step in steps for single in self.one_by_one(step)]

@@ -52,7 +52,23 @@ def _cofactor_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
     return s * out - MATMUL(MATMUL(out, adjoint_of(g)), inverse)
 
 
-COFACTOR: Record = primitive("cofactor", lambda x: x, _cofactor_vjp, batched_params=same_params)
+MOST_BY_MINORS = 4  # rows: beyond, minors have minors, and singular values take fewer steps
+
+
+def _are_large(operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
+    """Whether a GPU has no kernel of its own for the cofactors of such matrices."""
+    x = operands[0]._array
+    return x.dtype.kind == "c" or not x.size or not 2 <= x.shape[-1] <= MOST_BY_MINORS
+
+
+COFACTOR: Record = primitive(
+    "cofactor",
+    lambda x: x,
+    _cofactor_vjp,
+    batched_params=same_params,
+    fragment="device",
+    by_table=_are_large,
+)
 
 
 def _slogdet_vjp(gs: Any, x: Tensor, out: Tensor) -> Tensor | None:

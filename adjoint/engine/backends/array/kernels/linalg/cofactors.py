@@ -15,7 +15,6 @@ Row = Any  # the elements of a row, each of all matrices
 # Errors, of what is one at its largest, that double precision may make of these matrices.
 SURE = {"f": 1e-7, "d": 1e-10, "F": 1e-7, "D": 1e-10}
 BLOCK = 64  # columns that LAPACK treats together
-MOST = 4  # rows: beyond, minors have minors, and singular values take fewer steps
 
 
 def by_minors(xp: Any, x: Array) -> Array:

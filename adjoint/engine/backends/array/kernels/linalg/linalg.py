@@ -179,7 +179,7 @@ def cofactor(xp: Any, x: Array) -> Array:
     """conj(det) x^-H; through singular values where x is (nearly) singular, which is exact."""
     if 0 in x.shape:
         return x.copy()
-    if x.shape[-1] <= cofactors.MOST:
+    if x.shape[-1] <= det.MOST_BY_MINORS:
         return cofactors.by_minors(xp, x)
     if xp is np and (out := cofactors.by_inverse(x)) is not None:
         return out
