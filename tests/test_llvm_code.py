@@ -469,3 +469,24 @@ def test_functions_are_cut_into_modules_of_about_the_same_length(
     sizes = [sum(text.count("\n") for text, _ in part.values()) for part in parts]
     assert max(sizes) - min(sizes) <= max(lengths)
     assert len(parts) == 1 or sum(lengths) >= library.WORTH * len(parts)
+
+
+@pytest.mark.parametrize("callers", [1, 3, 8])
+def test_a_routine_counts_once_in_each_part_that_calls_it(callers: int) -> None:
+    routine = "define internal void @long()" + "\n" * 2000
+    needed = [{routine} if k < callers else set() for k in range(24)]
+    texts: Any = {f"f{k}": ("\n" * 500, needs) for k, needs in enumerate(needed)}
+    parts = library._parts(texts, 2)
+    assert Counter(name for part in parts for name in part) == Counter(list(texts))
+    sizes = [500 * len(part) + 2000 * any(needs for _, needs in part.values()) for part in parts]
+    assert max(sizes) - min(sizes) <= 500
+
+
+def test_blocks_are_weighed_besides_lines() -> None:
+    blocks = "".join(f"b{k}:\n" for k in range(100))
+    texts: Any = {"blocks": (blocks, set()), "lines": ("\n" * 1600, set())}
+    texts |= {f"few{k}": ("\n" * 100, set()) for k in range(15)}
+    parts = library._parts(texts, 2)
+    (apart,) = [set(part) for part in parts if "blocks" in part]
+    assert "lines" not in apart
+    assert len(apart) < 3

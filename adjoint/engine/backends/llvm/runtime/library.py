@@ -24,6 +24,7 @@ from adjoint.engine.core.state import forks
 
 MODULES = 4  # into which a program's functions are cut, at most: linking takes time for each
 WORTH = 800  # lines that are worth a thread of their own
+BLOCK = 30  # lines that take LLVM as long as a block more among the same lines
 
 Text = tuple[str, set[str]]  # a function's definition, and the declarations it needs
 
@@ -128,16 +129,29 @@ def _module_text(texts: Iterable[Text]) -> str:
 
 
 def _parts(texts: Mapping[str, Text], threads: int) -> list[dict[str, Text]]:
-    """Functions in parts of about the same length: one for each thread, if they are long enough."""
-    lines = {name: text.count("\n") for name, (text, _) in texts.items()}
-    count = max(1, min(threads, MODULES, sum(lines.values()) // WORTH))
+    """Functions in parts that take about as long: one for each thread, if they are long enough.
+
+    A routine that functions call is in each part that has one of them, and counts there once.
+    """
+    lines = sum([text.count("\n") for text, _ in texts.values()])
+    count = max(1, min(threads, MODULES, lines // WORTH))
+    shared = _piece_walks().declarations() if count > 1 else {}
+    work = {
+        name: {name: _work(text)} | {d: _work(d) for d in needed if d not in shared}
+        for name, (text, needed) in texts.items()
+    }
     parts: list[dict[str, Text]] = [{} for _ in range(count)]
-    sizes = [0] * count
-    for name in sorted(texts, key=lambda name: -lines[name]):
-        least = sizes.index(min(sizes))
-        parts[least][name] = texts[name]
-        sizes[least] += lines[name]
+    held: list[dict[str, int]] = [{} for _ in range(count)]  # what is in a part, and its work
+    for name in sorted(texts, key=lambda name: -sum(work[name].values())):
+        together = [part | work[name] for part in held]
+        least = min(range(count), key=lambda k: sum(together[k].values()))
+        parts[least][name], held[least] = texts[name], together[least]
     return [part for part in parts if part]
+
+
+def _work(text: str) -> int:
+    """About how long LLVM takes for a function, in lines."""
+    return text.count("\n") + BLOCK * text.count(":\n")
 
 
 def _take(
