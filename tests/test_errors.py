@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import sys
 import warnings
 from pickle import UnpicklingError
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.data.transforms import Normalize
+from adjoint.engine.core.errors import place_of, users_instruction, users_place
 from adjoint.training import Trainer
 
 CASES: dict[str, tuple[Any, type[Exception], str]] = {
@@ -238,3 +241,23 @@ def test_second_backward_without_retain_graph() -> None:
     y.backward()
     with pytest.raises(RuntimeError, match="second time"):
         y.backward()
+
+
+def test_the_line_of_an_instruction_is_that_of_the_frame() -> None:
+    """Of all that is under way, and of calls that take several lines."""
+    found, place = [
+        users_instruction(),
+        users_place(),
+    ]
+    assert found is not None
+    assert place is not None
+    first = sys._getframe().f_code.co_firstlineno
+    assert place_of(*found) == (__file__, first + 3)
+    assert place == (__file__, first + 4)
+    assert place_of(__file__, 3) == (__file__, 3)
+    frame: FrameType | None = sys._getframe(1)
+    count = 0
+    while frame is not None:
+        assert place_of(frame.f_code, frame.f_lasti) == (frame.f_code.co_filename, frame.f_lineno)
+        frame, count = frame.f_back, count + 1
+    assert count > 5

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from adjoint.engine.core.errors import AcceleratorError, is_ours, show_line
+from adjoint.engine.core.errors import AcceleratorError, is_ours, place_of, show_line
 from adjoint.engine.core.state import late_faults
 
 VARIABLES = ("ADJOINT_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING")
@@ -45,19 +45,7 @@ def is_fault(error: BaseException) -> bool:
 
 def operation_text(what: str, code: CodeType | None, instruction: int) -> str:
     """An operation and its line, for a message."""
-    line = line_of((what, code, instruction))
-    return what if line is None else f"{what}, {show_line(*line)}"
-
-
-def line_of(place: Asked | tuple[str, int]) -> tuple[str, int] | None:
-    """The file and line of what was asked for, or of a place that is known as such."""
-    if len(place) == 2:
-        return place
-    _, code, instruction = place
-    if code is None:
-        return None
-    lines = [line for start, end, line in code.co_lines() if start <= instruction < end and line]
-    return code.co_filename, lines[0] if lines else code.co_firstlineno
+    return what if code is None else f"{what}, {show_line(*place_of(code, instruction))}"
 
 
 def reported(error: BaseException, *, waited_for: bool = False) -> AcceleratorError:

@@ -29,10 +29,10 @@ import numpy as np
 
 from adjoint.engine.backends.array.gpu.device_memory import PER_THREAD
 from adjoint.engine.backends.array.gpu.faults import BLOCKING as BLOCKING
-from adjoint.engine.backends.array.gpu.faults import VARIABLES, line_of
+from adjoint.engine.backends.array.gpu.faults import VARIABLES
 from adjoint.engine.backends.triton.program.codes import CALL_BITS, CALLS, Error, ErrorNumbers
 from adjoint.engine.compiler.package.status import CODE_BITS, read_status
-from adjoint.engine.core.errors import users_place
+from adjoint.engine.core.errors import place_of, users_instruction
 from adjoint.engine.core.state.late_faults import BOARDS, KEEPERS, LOOKS, UNSEEN, Undo
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.ops.common.checks import failure
@@ -50,7 +50,7 @@ class FaultBoard:
         machine.clear(self.word)
         self.errors = ErrorNumbers()
         self.number = self.errors.number
-        self.places: list[Any] = [None] * CALLS  # of the latest calls: file and line
+        self.places: list[Any] = [None] * CALLS  # of the latest calls (`users_instruction`)
         self.calls = self.seen = 0
         self.lock = RLock()  # for what calls and looks change
         self.looking = RLock()  # for a look: another thread waits until it is over
@@ -64,17 +64,15 @@ class FaultBoard:
         LOOKS.append(self.look)
         KEEPERS[machine.index] = self.keep
 
-    def launched(self, place: Any = None, unseen: bool = False) -> int:
-        """Note a call that can fail; the low bits of its codes.
+    def launched(self) -> int:
+        """Note a call of eager mode that can fail; the low bits of its codes."""
+        return self.launched_on(*self.current(), users_instruction(), False)
 
-        `place` is what `gpu.faults.note` gave; `unseen`, whether writes in place wait for it.
+    def launched_on(self, key: Any, stream: Any, place: Any, unseen: bool) -> int:
+        """Note a call that can fail, on a stream and its key.
+
+        `place` is where it was asked for; `unseen`, whether writes in place wait for it.
         """
-        stream = self.machine.stream()
-        if place is None:
-            place = users_place()
-        key: Any = stream.ptr
-        if key == PER_THREAD:  # which is another one in each thread
-            key = key, get_ident()
         with self.lock:
             if key not in self.met:
                 self.meet_as(key)
@@ -87,14 +85,21 @@ class FaultBoard:
                 UNSEEN.append(self.look)
         return slot
 
-    def meet(self) -> None:
-        """Note that the current stream has kernels that look at the word."""
-        key: Any = self.machine.stream().ptr
-        if key == PER_THREAD:
+    def current(self) -> tuple[Any, Any]:
+        """What the current stream is known by, and the stream."""
+        stream = self.machine.stream()
+        key: Any = stream.ptr
+        if key == PER_THREAD:  # which is another one in each thread
             key = key, get_ident()
+        return key, stream
+
+    def meet(self) -> tuple[Any, Any]:
+        """Note that the current stream has kernels that look at the word; `current`."""
+        key, stream = self.current()
         with self.lock:
             if key not in self.met:
                 self.meet_as(key)
+        return key, stream
 
     def meet_as(self, key: Any) -> None:
         """Have a new stream come after the first one (Note [streams of reports])."""
@@ -110,7 +115,7 @@ class FaultBoard:
     def settle_apart(self) -> None:
         """Raise what kernels of other streams have found."""
         if self.is_shared and self.streams:
-            here = self.machine.stream().ptr
+            here, _ = self.current()
             if any(key != here for key in self.streams):
                 self.look()
 
@@ -183,7 +188,7 @@ class FaultBoard:
         kind, message = self.errors.error(code >> CALL_BITS)
         error = failure(message, kind, value)
         place = None if last + 1 - seen > CALLS else self.places[failed & (CALLS - 1)]
-        line = None if place is None else line_of(place)
+        line = None if place is None else place_of(*place)
         where = f"launched at {line[0]}:{line[1]}" if line else "launched long before"
         error.add_note(f"This was found by a kernel that was {where}")
         if line is None:

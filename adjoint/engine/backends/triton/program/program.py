@@ -313,7 +313,7 @@ class GpuProgram:
             results = [array for bank in self.banks for array in bank.results]
             own = [self.arena, self.device_words]
             self.machine.share([*own, *tables, *self.input_memory.values(), *results])
-            self.reports.is_met = False
+            self.reports.stream = None
 
     def run_segments(self, inputs: list[Any], results: list[Any]) -> None:
         """Everything that a call launches, with marks where somebody listens."""

@@ -37,6 +37,7 @@ from adjoint.engine.backends.triton.program.codes import CALL_BITS, CodedDraft
 from adjoint.engine.compiler.memory.places import OWN
 from adjoint.engine.compiler.package.image import ProgramImage
 from adjoint.engine.compiler.schedule.steps import Entry, Launch
+from adjoint.engine.core.errors import users_instruction
 from adjoint.engine.core.state import late_faults
 
 Run = Callable[[int], None]
@@ -76,7 +77,8 @@ class ProgramReports:
                     self.guards += mine
         self.latch = machine.empty(1, np.int64) if self.guards else None
         self.is_latched = False
-        self.is_met = False  # the stream, by the board
+        # The stream of the latest call, if the board has met it, and what it is known by.
+        self.stream: tuple[Any, Any] | None = None
         # The word after the latest call of each bank, and how many calls there were then.
         self.seen = machine.pinned(banks.COUNT)
         self.seen[:] = 0
@@ -125,13 +127,12 @@ class ProgramReports:
                 board.look()
             elif board.undos:
                 board.passed(self.asked[turn])
+        if self.stream is None and (self.codes or self.guards):
+            self.stream = board.meet()
         if not self.guards:
             return
         if len(late_faults.BOARDS) > 1:
             late_faults.settle_others(self.machine.index)
-        if not self.is_met:
-            board.meet()
-            self.is_met = True
         if board.is_shared and not self.is_latched:
             self.is_latched = True
             for bank in bank_list:
@@ -143,9 +144,13 @@ class ProgramReports:
 
     def number(self, turn: int, bank: DeviceBank, place: Any) -> None:
         """Give this call's codes its number."""
-        if not self.codes:
+        if self.stream is None or not self.codes:
             return
-        slot, quick = self.board.launched(place, not self.writes), bank.quick
+        key, stream = self.stream
+        if place is None:
+            place = users_instruction()
+        slot = self.board.launched_on(key, stream, place, not self.writes)
+        quick = bank.quick
         for at, code in self.codes:
             quick[at] = code | slot
         self.asked[turn] = self.board.calls

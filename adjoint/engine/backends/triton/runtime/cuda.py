@@ -208,11 +208,13 @@ class CudaMachine:
         return faults.guarded(array.get)
 
     def begin(self) -> Any:
-        """What a program's call begins with: it is remembered for messages of faults."""
+        """What a program's call begins with: it is remembered for messages of faults. Gives where
+        it was called, if that is known."""
         STREAM_CAPTURE.refuse(  # a replay would copy what is in the program's words then
             "a compiled function is called", "It is a graph already: call it by itself."
         )
-        return faults.note("a compiled program")
+        _, code, instruction = faults.note("a compiled program")
+        return None if code is None else (code, instruction)
 
     def mark(self, again: Any = None) -> Any:
         """A mark after what was asked for so far, to be waited for; one that was may be reused."""
