@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from operator import attrgetter, is_
 from typing import Any
 
 from numpy import ndarray
 
-from adjoint.engine.backends.array.lists.apart import apart, owner_of
+from adjoint.engine.backends.array.lists.apart import apart, owner_of, owners_of
 from adjoint.engine.core.layout import is_dense
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, UPDATED
-from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import switches
+from adjoint.engine.core.value import TensorBase
 from adjoint.engine.graph.eager.images import same_steps
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.large_parameters import LargeParameters, State
@@ -29,7 +29,10 @@ _array_of = attrgetter("_array")
 
 def are_on_device(params: Sequence[Tensor]) -> bool:
     """Whether parameters are where operations are fragments."""
-    return bool(params) and all(p._array.__class__ in DEVICE_LAYOUTS for p in params)
+    for p in params:  # not `all`: a step asks it of every parameter
+        if p._array.__class__ not in DEVICE_LAYOUTS:
+            return False
+    return bool(params)
 
 
 @dataclass(slots=True)
@@ -47,7 +50,7 @@ class Remembered:
         """The same once more, if nothing but gradients' elements and numbers has changed."""
         if switches.computed_with is not self.switches or kinds_of(grads) != self.kinds:
             return False
-        owners = [*map(owner_of, grads)]
+        owners = owners_of(grads)
         if 0 in owners or len({*owners}) < len(owners) or not self.owners.isdisjoint(owners):
             return False
         return any(rule.attempt(tensors, numbers) for rule in self.rules)
@@ -67,16 +70,18 @@ def update_together(
     tensors: list[Any] = []
     for p, state in zip(params, states, strict=True):
         tensors += [p, p._grad_meta.grad, *state.values()]  # type: ignore[union-attr]
-    if not all(map(is_tensor, tensors)):
-        return False
+    for t in tensors:
+        if not isinstance(t, TensorBase):
+            return False
     names = tuple(states[0])
     grads = [p._grad_meta.grad._array for p in params]  # type: ignore[union-attr]
     remembered = large.remembered
     if remembered is not None and len(remembered.arrays) == len(tensors) - len(grads):
         width = 2 + len(names)
-        tensors_of_state = chain.from_iterable(
-            [tensors[i], *tensors[i + 2 : i + width]] for i in range(0, len(tensors), width)
-        )
+        tensors_of_state: list[Tensor] = []
+        for i in range(0, len(tensors), width):
+            tensors_of_state.append(tensors[i])
+            tensors_of_state += tensors[i + 2 : i + width]
         if all(map(is_, map(_array_of, tensors_of_state), remembered.arrays)):
             counts = [a.item() for a in remembered.counters]
             numbers = [*large.numbers, *counts[: len(counts) // len(params)]]
@@ -88,7 +93,7 @@ def update_together(
 def alike(counts: Sequence[float], of: int) -> bool:
     """Whether all parameters have the same counts."""
     period = len(counts) // of
-    return all(counts[i] == counts[i % period] for i in range(len(counts)))
+    return list(counts) == list(counts[:period]) * of
 
 
 def update_anew(

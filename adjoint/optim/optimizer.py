@@ -73,6 +73,9 @@ required = _Required()
 _RequiredParameter = _Required  # PyTorch's name
 
 
+PLAIN_GRAD = Tensor.grad  # the property, which a class of somebody's may have another of
+
+
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     """A `step` method that calls the hooks before and after it."""
 
@@ -376,9 +379,13 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients, or fill them with zeros."""
-        for p in chain.from_iterable(g["params"] for g in self.param_groups):
+        for p in chain.from_iterable([g["params"] for g in self.param_groups]):
             if set_to_none:  # without reading: a captured step need not know what there was
-                p.grad = None
+                if CONTEXT.capture is None and type(p).grad is PLAIN_GRAD:
+                    if p._grad_meta is not None:
+                        p._grad_meta.grad = None  # `p.grad = None`, without its way
+                else:
+                    p.grad = None
                 continue
             grad = p.grad
             if grad is None:

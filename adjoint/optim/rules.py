@@ -209,7 +209,10 @@ class RuleOptimizer(Optimizer):
             if not with_grad:
                 return
         if are_on_device(with_grad):
-            states = [self._state_of(p, group) for p in with_grad]
+            if self.stateless(group):
+                states = [self.state.get(p, NO_STATE) for p in with_grad]
+            else:
+                states = [self.state[p] or self._state_of(p, group) for p in with_grad]
             if update_together(self._for_large(index, group), with_grad, states):
                 return
         place = ~index if self.stateless(group) else index  # with or without state: other plans

@@ -12,7 +12,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.late_faults import UNSEEN, settle
 from adjoint.engine.ops.elementwise.arithmetic import ADD
 from adjoint.engine.tensor.storage import Window
-from adjoint.engine.tensor.tensor import Tensor, alias_noted, set_grad
+from adjoint.engine.tensor.tensor import Tensor, alias, alias_noted, meta_of, set_grad
 
 
 def add(total: Any, grad: Any) -> Any:
@@ -35,6 +35,8 @@ def add_owned(total: Any, grad: Any) -> bool:
 
 def accumulate_grad(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> None:
     """Add to `.grad`: in place where the tape does not need the old value."""
+    if not keep_graph and grad.__class__ is Tensor and take_as_it_is(leaf, grad):
+        return
     total = leaf.grad
     if UNSEEN and total is not None:  # Note [faults of programs]
         settle()
@@ -50,6 +52,28 @@ def accumulate_grad(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> None:
     else:
         with CONTEXT.having(grad_enabled=False):
             total.add_(grad)
+
+
+def take_as_it_is(leaf: Tensor, grad: Tensor) -> bool:
+    """Have a first gradient that nobody else has, in rows as its leaf is, as it came.
+
+    So most are; it is what `as_first` and `set_grad` would do.
+    """
+    meta = leaf._grad_meta
+    if meta is not None and meta.grad is not None:
+        return False
+    own, array, storage = leaf._array, grad._array, grad._storage
+    if own.__class__ is Window or array.__class__ is Window or CONTEXT.capture is not None:
+        return False
+    if grad._chain or storage.level is not None or getattr(storage, "claimed", False):
+        return False
+    if not (own.flags.c_contiguous and array.flags.c_contiguous):
+        return False
+    if HOOKS.wrappers is not None or (HOOKS.sparse is not None and grad.is_sparse):
+        return False
+    storage.claimed = True
+    meta_of(leaf).grad = alias(grad)
+    return True
 
 
 def accumulate_sparse(leaf: Tensor, total: Any, grad: Tensor, *, keep_graph: bool) -> None:

@@ -238,7 +238,10 @@ class Backward:
             elif simple and node.extra is None:
                 results = node.apply(grads, None, level)
                 if not retain:
-                    node.release()
+                    if node.keeps_saved_alone:
+                        node.saved = None  # type: ignore[attr-defined]  # `release`, inline
+                    else:
+                        node.release()
             else:
                 results = self.step(node, grads)
             if early:
@@ -304,7 +307,7 @@ class Backward:
 
     def send(self, edges: Sequence[Edge | None], grads: Sequence[Any]) -> None:
         """Send cotangents along edges."""
-        buffers = self.buffers
+        buffers, leaves = self.buffers, self.leaves
         for edge, grad in zip(edges, grads, strict=False):
             if edge is None:
                 continue
@@ -313,7 +316,10 @@ class Backward:
                 continue
             target, nr = edge
             if isinstance(target, TensorBase):
-                self.send_leaf(target, grad)
+                if id(target) in leaves:
+                    self.send_leaf(target, grad)
+                else:
+                    leaves[id(target)] = (target, grad, False)  # type: ignore[assignment]
                 continue
             buffer = buffers.get(target)
             if buffer is None:

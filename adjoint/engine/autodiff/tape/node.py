@@ -41,6 +41,7 @@ class BackwardNode:
     extra: Extra | None
     is_written_by_users = False  # whether `apply` calls code of theirs
     fills_zeros = False  # whether it is that of a record which does
+    keeps_saved_alone = False  # whether what it forgets in the end is `saved`, and no more
     is_write = False  # whether it is that of a write through a view
 
     def __init__(self, edges: Sequence[Edge | None], outputs: int) -> None:

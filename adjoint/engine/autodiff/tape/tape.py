@@ -36,6 +36,7 @@ class RecordNode(TapeNode):
     """A recorded primitive or composite: its vjp comes from the record, through a plan."""
 
     __slots__ = ("out_specs", "params", "plan", "specs")
+    keeps_saved_alone = True
     plan: TapePlan
     params: dict[str, Any]
     # Kept only where the plan asks; for an elementwise operation, only where an operand's shape
@@ -77,6 +78,10 @@ class RecordNode(TapeNode):
                     return cotangents
             if plan.by_library and quiet and grads[0]._array.__class__ in DEVICE_LAYOUTS:
                 cotangents = self.apply_by_library(grads[0], needed)
+                if cotangents is not None:
+                    return cotangents
+            if plan.met and quiet:
+                cotangents = self.apply_met(grads, needed)
                 if cotangents is not None:
                     return cotangents
             if plan.whole or plan.on_device:
@@ -174,13 +179,26 @@ class RecordNode(TapeNode):
 
     def intact(self) -> list[Any]:
         """Everything that was saved, quickly where nothing happened to it since."""
-        versions = self.versions
-        return [
-            value
-            if isinstance(value, TensorBase) and value._storage.version == versions[k]  # type: ignore[attr-defined]
-            else self.load(k, None, self.output_at(k))
-            for k, value in enumerate(self.saved)  # type: ignore[arg-type]
-        ]
+        versions, values = self.versions, []
+        for k, value in enumerate(self.saved):  # type: ignore[arg-type]
+            if isinstance(value, TensorBase) and value._storage.version == versions[k]:  # type: ignore[attr-defined]
+                values.append(value)
+            else:
+                values.append(self.load(k, None, self.output_at(k)))
+        return values
+
+    def apply_met(self, grads: Sequence[Any], needed: Sequence[bool] | None) -> Any:
+        """The rules by a fragment on a GPU, if native code finds one (Note [met launches])."""
+        plan = self.plan
+        if plan.record.given_a_draw or (plan.hands_on and self.specs is None):
+            return None
+        rest = (switches.computed_with, self.specs, self.out_specs, needed)
+        values = [*self.intact(), *grads]
+        try:
+            met = HOOKS.meet_on_device(plan.record.name, plan.met, values, self.params, rest)
+        except MemoryError:  # Python's way tries again, and says what is wrong
+            return None
+        return None if met is None else [*met]
 
     def apply_on_device(self, grads: Sequence[Any], needed: Sequence[bool] | None) -> Any:
         """The rules as one program on a GPU."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from numpy import ndarray
 
 from adjoint.engine.core.layout import last_strides
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import write_small
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls, small_writes
@@ -61,10 +63,22 @@ def require_floating(name: str, x: Any) -> None:
         )
 
 
+@lru_cache(maxsize=1024)
+def lies_last(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> bool:
+    """Whether an array of images lies with channels innermost, by its steps in bytes."""
+    strides = tuple([step // itemsize for step in steps])
+    if 0 in shape or 0 in strides:  # which libraries tell in ways of their own
+        return False
+    return is_last((shape, strides)) and strides == last_strides(shape)
+
+
 def in_rows(x: Tensor, images: bool = False) -> Tensor:
     """As normalisations lay it out: row by row, or channels innermost where `images` lie so."""
     array = x._array
-    if (array.__class__ is ndarray and array.flags.c_contiguous) or x.is_contiguous():
+    known = array.__class__ is ndarray or array.__class__ in DEVICE_LAYOUTS
+    if array.flags.c_contiguous if known else x.is_contiguous():
+        return x
+    if images and known and lies_last(array.shape, array.strides, array.itemsize):
         return x
     place = tuple(array.shape), tuple(x.stride())
     if not images or not is_last(place):

@@ -113,10 +113,12 @@ def check_affine(name: str, size: Any, **parameters: Any) -> None:
 def check_dtypes(name: str, input: Tensor, *parameters: Tensor | None) -> None:
     """Refuse parameters of another dtype; those of halves may be in float32."""
     dtype = input.dtype
+    other = float32 if dtype.is_half else dtype
     for p in parameters:
-        if p is None or p.dtype is dtype:
+        if p is None:
             continue
-        if not (dtype.is_half and p.dtype is float32):
+        own = p.dtype
+        if own is not dtype and own is not other:
             raise DTypeError(
                 f"{name}: mixed dtype: expected parameters of the input's dtype "
                 f"{dtype.name} (or, for halves, float32), received {p.dtype.name}. Convert "
