@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -22,8 +23,8 @@ from adjoint.engine.backends.triton.program.codes import (
     UNTOLD,
     ErrorNumbers,
 )
-from adjoint.engine.backends.triton.program.faults import FaultBoard
-from adjoint.engine.backends.triton.runtime.cuda import LibraryOrder, StreamOrder
+from adjoint.engine.backends.triton.program.faults import FaultBoard, board_of
+from adjoint.engine.backends.triton.runtime.cuda import CudaMachine, LibraryOrder, StreamOrder
 from adjoint.engine.compiler.package.status import CODE_BITS
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.state import late_faults
@@ -373,7 +374,7 @@ class Cuda:
         waits = self.told.append
         return SimpleNamespace(ptr=number, wait_event=lambda mark: waits((mark.of, number)))
 
-    def get_current_stream(self) -> Any:
+    def get_current_stream(self, device: int = 0) -> Any:
         return self.current
 
     def Event(self, disable_timing: bool) -> Any:
@@ -411,3 +412,81 @@ def test_what_calls_cublas_is_in_one_order() -> None:
     cuda.current = cuda.stream(0)
     assert not other.follow()  # on the stream that it was on
     assert cuda.told == [(5, 0)]
+
+
+class Words:
+    """Words of a device's, of which the elements are the host's."""
+
+    def __init__(self, told: list[Any]) -> None:
+        self.told, self.value, self.nbytes = told, 5, 8
+        self.data = SimpleNamespace(ptr=id(self))
+
+    def get(self) -> list[int]:
+        self.told.append("read")
+        return [self.value]
+
+    def fill(self, value: int) -> None:
+        self.value = value
+        self.told.append("filled")
+
+
+def test_a_machine_waits_for_all_streams_that_may_have_reported() -> None:
+    """And for one that is being captured for nothing: its work is not done."""
+    cuda = Cuda()
+    machine: Any = object.__new__(CudaMachine)
+    machine.index, machine.cupy = 0, SimpleNamespace(cuda=cuda)
+    cuda.runtime.getDevice = lambda: 0
+    cuda.runtime.memcpyAsync = lambda *given: cuda.told.append(given)
+
+    def stream(number: int, is_capturing: bool = False) -> Any:
+        waited = cuda.stream(number)
+        waited.is_capturing = is_capturing
+        waited.synchronize = lambda: cuda.told.append(number)
+        return waited
+
+    cuda.current = stream(0)
+    words = Words(cuda.told)
+    others = [stream(0), stream(5), stream(6, is_capturing=True), stream(7)]
+    assert machine.read(words, {s.ptr: s for s in others}) == 5
+    assert cuda.told == [5, 7, "read"]
+    cuda.told.clear()
+    assert machine.read(words, {(2, -1): stream(2)}) == 5
+    assert cuda.told == ["all", "read"]  # a stream of another thread's, which has no name here
+    cuda.told.clear()
+    machine.clear(words)
+    assert cuda.told == ["filled", 0]
+    assert words.value == 0
+    cuda.told.clear()
+    machine.join(stream(5))
+    machine.join(stream(2))
+    assert cuda.told == [(5, 0), "all"]
+    cuda.told.clear()
+    other = Words(cuda.told)
+    machine.copier(words, other)()
+    assert cuda.told == [(words.data.ptr, other.data.ptr, 8, 3, 0)]  # between places of the device
+
+
+def test_a_device_has_one_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for it first."""
+    monkeypatch.setattr(faults, "LOOKS", [])
+    monkeypatch.setattr(faults, "KEEPERS", {})
+    monkeypatch.setattr(faults, "BOARDS", {})
+    made: list[Any] = []
+
+    class Slow(Machine):
+        def active(self) -> Any:
+            return nullcontext()
+
+        def empty(self, count: int, dtype: Any) -> Any:
+            made.append(count)
+            time.sleep(0.05)
+            return super().empty(count, dtype)
+
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(board_of(Slow()))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [1]
+    assert all(board is found[0] for board in found)

@@ -311,7 +311,7 @@ class GpuProgram:
         if self.order.follow():
             tables = [table for _, table in self.tables]
             results = [array for bank in self.banks for array in bank.results]
-            own = [self.arena, self.device_words]
+            own = [self.arena, self.device_words, *self.reports.memory]
             self.machine.share([*own, *tables, *self.input_memory.values(), *results])
             self.reports.stream = None
 

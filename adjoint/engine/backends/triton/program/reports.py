@@ -75,7 +75,7 @@ class ProgramReports:
                             f"compile: {entry.function} writes state whatever was reported"
                         )
                     self.guards += mine
-        self.latch = machine.empty(1, np.int64) if self.guards else None
+        self.memory = [machine.empty(1, np.int64)] if self.guards else []  # of that copy
         self.is_latched = False
         # The stream of the latest call, if the board has met it, and what it is known by.
         self.stream: tuple[Any, Any] | None = None
@@ -98,7 +98,7 @@ class ProgramReports:
         is wanted."""
         if entry is not self.first:
             return run
-        copy = self.machine.copier(self.latch, self.board.word)
+        copy = self.machine.copier(self.memory[0], self.board.word)
 
         def launch(words: int) -> None:
             if self.is_latched:
@@ -136,7 +136,7 @@ class ProgramReports:
         if board.is_shared and not self.is_latched:
             self.is_latched = True
             for bank in bank_list:
-                bank.point([(at, 0) for at in self.guards], self.machine.address(self.latch))
+                bank.point([(at, 0) for at in self.guards], self.machine.address(self.memory[0]))
             for segment in segments:
                 if isinstance(segment, Segment):
                     for k in range(banks.COUNT):
