@@ -184,6 +184,7 @@ class Setting:
     # Inputs of the task that are the same in all turns of a loop, of which it is the body (Note
     # [made once]), or at most calls (Note [kept for calls]).
     lasting: frozenset[int] = frozenset()
+    turns: bool = False  # whether it is for a loop's body
     in_blocks: bool = False  # whether parts of long reductions fit any length (Note [blocks])
 
     def lasts(self, buffer: PlannedBuffer) -> bool:

@@ -82,7 +82,9 @@ def body_plan(setting: Setting, body: DataflowGraph, lasting: frozenset[int] = f
             examples=tuple(examples),
             targets=(),
         )
-        plan = body.derived[key] = setting.planner(task, replace(setting, lasting=lasting))
+        plan = body.derived[key] = setting.planner(
+            task, replace(setting, lasting=lasting, turns=True)
+        )
         plan.steps[:] = setting.target.apart(plan.steps)
     return plan
 

@@ -13,7 +13,7 @@ Note [implicit product]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +21,7 @@ from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
-from adjoint.engine.backends.llvm.templates.product.tiles import (
-    has_wide_registers,
-    multiply,
-    outer_tile,
-)
+from adjoint.engine.backends.llvm.templates.product.tiles import multiply, outer_tile
 from adjoint.engine.backends.registers.vector import V, select, width
 
 PANELS = 3  # of columns in a piece
@@ -117,158 +113,6 @@ def weights_text(name: str, kind: str) -> Text:
         w.loop(0, word.channels, channel)
 
     w.when(w.code.value("%worker", "i64", 1).eq(0), offsets)
-    return w.finish(name)
-
-
-# -- zeros around the input ---------------------------------------------------------------------
-
-PAD_LANES = 8
-TURNED = 4  # channels that lie innermost, read at once
-
-
-@dataclass(slots=True)
-class PaddingWords(LaunchWords):
-    """An input with zeros around it."""
-
-    source: Any
-    target: Any
-    channels: Any
-    planes: Any
-    sizes: Sequence[Any] = field(metadata=several(RANK))  # with the zeros
-    given: Sequence[Any] = field(metadata=several(RANK))  # without
-    starts: Sequence[Any] = field(metadata=several(RANK))  # where the source begins
-    # Of the source: example, channel, coordinates.
-    steps: Sequence[Any] = field(metadata=several(2 + RANK))
-
-
-def pad_text(name: str, kind: str) -> Text:
-    """The input with zeros around it, in row-major order; parts may also be cut off.
-
-    Where channels lie innermost, rows of some of them are read together and turned in registers.
-    Where some lanes of a vector can be read and written by themselves, that is all there is to rows
-    whose elements are neighbours.
-    """
-    w = CodeWriter()
-    word = PaddingWords.read_by(w)
-    source, target = w.pointer(word.source), w.pointer(word.target)
-    sizes, given, starts, steps = word.sizes, word.given, word.starts, word.steps
-    left = w.most(starts[2], 0)
-    right = w.least(starts[2] + given[2], sizes[2])
-    zero = {n: w.code.const(0, kind, n) for n in (1, PAD_LANES)}
-    lanes = outer_tile(kind).lanes
-
-    def run(start: V, stop: V, move: Callable[[V, int], None]) -> None:
-        """Vectors while there are, then single elements."""
-        whole = start + (stop - start).quotient(w.whole(PAD_LANES)) * PAD_LANES
-        w.loop(start, w.most(whole, start), lambda x: move(x, PAD_LANES), step=PAD_LANES)
-        w.loop(w.most(whole, start), stop, lambda x: move(x, 1))
-
-    def plane(p: V) -> None:
-        which, z = w.split(p, sizes[0])
-        example, channel = w.split(which, word.channels)
-        z_in = z - starts[0]
-        base = example * steps[0] + channel * steps[1] + z_in * steps[2] - starts[2] * steps[4]
-        deep = (z_in >= 0) & (z_in < given[0])
-
-        def row(y: V) -> None:
-            to = (p * sizes[1] + y) * sizes[2]
-            y_in = y - starts[1]
-            inside = deep & (y_in >= 0) & (y_in < given[1])
-            at = base + y_in * steps[3]
-            near = inside & steps[4].eq(1)
-
-            def zeros(x: V, lanes: int) -> None:
-                w.store(zero[lanes], target, to + x)
-
-            def copy(x: V, lanes: int) -> None:
-                w.store(w.load(source, kind, at + x, lanes), target, to + x)
-
-            def single(x: V) -> None:
-                w.store(w.load(source, kind, at + x * steps[4]), target, to + x)
-
-            def side_by_side() -> None:
-                """Vectors, the last of which has elements that are copied already."""
-                last = right - PAD_LANES
-                w.loop(left, last, lambda x: copy(x, PAD_LANES), step=PAD_LANES)
-                copy(last, PAD_LANES)
-
-            def short() -> None:
-                w.loop(left, right, lambda x: copy(x, 1))
-
-            def bordered(x: V) -> None:
-                """A vector of the row, with zeros where there is nothing of the source."""
-                after = w.lanes_below(select(inside, right, w.whole(0)) - x, lanes)
-                here = after & ~w.lanes_below(left - x, lanes)
-                value = w.load_some(here, kind, source, at + x)
-                w.store_some(w.lanes_below(sizes[2] - x, lanes), value, target, to + x)
-
-            def bit_by_bit() -> None:
-                start = select(inside, left, sizes[2])
-                run(w.whole(0), start, zeros)
-                long = right - left >= PAD_LANES
-                if not has_wide_registers():
-                    w.when(near, lambda: w.either(long, side_by_side, short))
-                w.when(inside & steps[4].ne(1), lambda: w.loop(left, right, single))
-                w.when(inside, lambda: run(right, sizes[2], zeros))
-
-            if has_wide_registers():
-                whole_row = lambda: w.loop(0, sizes[2], bordered, step=lanes)
-                w.either(steps[4].eq(1), whole_row, bit_by_bit)
-            else:
-                bit_by_bit()
-
-        w.loop(0, sizes[1], row)
-
-    def turned(number: V) -> None:
-        """One row of all channels of an example."""
-        deep, y = w.split(number, sizes[1])
-        example, z = w.split(deep, sizes[0])
-        z_in, y_in = z - starts[0], y - starts[1]
-        inside = (z_in >= 0) & (z_in < given[0]) & (y_in >= 0) & (y_in < given[1])
-        base = example * steps[0] + z_in * steps[2] + y_in * steps[3] - starts[2] * steps[4]
-        channel_size = sizes[0] * sizes[1] * sizes[2]
-        start = example * word.channels * channel_size + (z * sizes[1] + y) * sizes[2]
-
-        def some(block: V) -> None:
-            # The last channels may begin within those before them.
-            c = w.least(block * TURNED, word.channels - TURNED)
-            places = [start + (c + i) * channel_size for i in range(TURNED)]
-
-            def zeros(x: V, lanes: int) -> None:
-                for to in places:
-                    w.store(zero[lanes], target, to + x)
-
-            def load(x: V) -> V:
-                return w.load(source, kind, base + x * steps[4] + c, TURNED)
-
-            def square(x: V) -> None:
-                columns = w.transposed([load(x + i) for i in range(TURNED)])
-                for to, column in zip(places, columns, strict=True):
-                    w.store(column, target, to + x)
-
-            def single(x: V) -> None:
-                channels = load(x)
-                for i, to in enumerate(places):
-                    w.store(w.lane(channels, i), target, to + x)
-
-            def middle() -> None:
-                whole = left + w.most(right - left, 0).quotient(w.whole(TURNED)) * TURNED
-                w.loop(left, whole, square, step=TURNED)
-                w.loop(whole, right, single)
-
-            run(w.whole(0), select(inside, left, sizes[2]), zeros)
-            w.when(inside, middle)
-            w.when(inside, lambda: run(right, sizes[2], zeros))
-
-        w.loop(0, (word.channels + (TURNED - 1)).quotient(w.whole(TURNED)), some)
-
-    innermost = steps[1].eq(1) & steps[4].ne(1) & (word.channels >= TURNED)
-    examples = word.planes.quotient(w.most(word.channels, 1))
-    w.either(
-        innermost,
-        lambda: w.pieces(examples * sizes[0] * sizes[1], turned),
-        lambda: w.pieces(word.planes * sizes[0], plane),
-    )
     return w.finish(name)
 
 

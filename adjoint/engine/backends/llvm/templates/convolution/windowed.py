@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.llvm.templates.convolution import kernel as kernels
+from adjoint.engine.backends.llvm.templates.convolution import zeros_kernel as kernels
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     Phase,
     spread,

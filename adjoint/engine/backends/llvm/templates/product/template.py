@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution.windowed import KINDS
+from adjoint.engine.backends.llvm.templates.product.described import Lasts, never
 from adjoint.engine.backends.llvm.templates.product.tiled import (
     product_steps,
     product_steps_with,
@@ -64,7 +65,17 @@ def steps_with(
     parts = [*products_of(a, b, result)]
     if len(parts) != 1:
         return None
-    return product_steps_with(*parts[0], epilogue, stored, setting.lasts)
+    return product_steps_with(*parts[0], epilogue, stored, lasting_for(setting, result))
+
+
+def lasting_for(setting: Setting, result: Place) -> Lasts:
+    """What tells a product which operands last.
+
+    A matrix that meets one row, once a call, is read as quickly where it lies (in turns of a loop
+    it stays in a cache, where panels are quicker).
+    """
+    once = setting.lasting and not setting.turns and 1 in result.shape[-2:]
+    return never if once else setting.lasts
 
 
 def adds(node: Node) -> bool:
@@ -76,8 +87,8 @@ def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """Launches of one product, or of several if the batch has more than two ranges."""
-    parts = products_of(*operands, *results)
-    return [launch for part in parts for launch in product_steps(*part, setting.lasts)]
+    parts, lasts = products_of(*operands, *results), lasting_for(setting, results[0])
+    return [launch for part in parts for launch in product_steps(*part, lasts)]
 
 
 def products_of(a: Place, b: Place, c: Place) -> Iterator[tuple[Place, Place, Place, Dims]]:
