@@ -13,12 +13,23 @@ import adjoint.distributed as dist
 import adjoint.distributed.checkpoint as dcp
 from adjoint import nn
 from adjoint.distributed.checkpoint.format_utils import dcp_to_torch_save, torch_save_to_dcp
+from adjoint.distributed.communication.operations import ALL_REDUCE
 from adjoint.distributed.elastic.multiprocessing.errors import ChildFailedError
 from adjoint.distributed.launcher import LaunchConfig, elastic_launch
 from adjoint.distributed.pipelining import SplitPoint, pipe_split, pipeline
 from adjoint.distributed.pipelining.schedules import Schedule1F1B, get_schedule_class
+from adjoint.distributed.sharded.unit import GATHER_PARTS
+from adjoint.distributed.tensor.moves import COPIED, SUMMED
+from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.futures import Future
 from adjoint.nn.parallel import DistributedDataParallel
+
+
+def test_what_sends_messages_says_so() -> None:
+    """So that eager programs neither try nor repeat it: all but a mark in a model's code."""
+    ours = [r for r in REGISTRY.values() if r.infer.__module__.startswith("adjoint.distributed")]
+    assert {r.name for r in ours if not r.communicates} <= {"pipe_split"}
+    assert {r.name for r in (SUMMED, COPIED, GATHER_PARTS, ALL_REDUCE)} <= {r.name for r in ours}
 
 
 def test_checkpoints_of_folders_and_of_files(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import adjoint as ad
 import adjoint.distributed as dist
+from adjoint.distributed.communication import kernels
 from adjoint.distributed.tensor import (
     DTensor,
     Partial,
@@ -108,6 +109,31 @@ def check_embedding(rank: int, size: int) -> None:
     index = ad.tensor([[0, 4, 2], [3, 3, 1]])
     for place in PLACES:
         compare("embedding", lambda w: F.embedding(index, w), [X], [place])
+
+
+def check_each_call_is_one_message(rank: int, size: int) -> None:
+    """However often a small one is met on the tape, and whatever else a process has done."""
+    sent: list[str] = []
+    begin = kernels._begin
+
+    def counted(way: Any, what: str, x: Any, start: Any) -> Any:
+        sent.append(what)
+        return begin(way, what, x, start)
+
+    for k in range(300 if rank == 0 else 0):  # it alone has programs for what is small
+        (ad.ones(3).requires_grad_() * k).tanh().sum().backward()
+    kernels._begin = counted
+    try:
+        for _ in range(40):
+            sent.clear()
+            for place in (Shard(0), Shard(1)):  # of which processes have different shapes
+                x = distribute_tensor(X, mesh(), [place]).requires_grad_()
+                (x.sum(0).redistribute(placements=[Replicate()]) * LAST[0]).sum().backward()
+                close(x.grad.full_tensor(), ad.ones(5, 7), "gradient")
+            kinds = [what.split()[0] for what in sent]
+            assert kinds == ["all_reduce", *["all_gather"] * 3], sent
+    finally:
+        kernels._begin = begin
 
 
 def check_redistribution(rank: int, size: int) -> None:

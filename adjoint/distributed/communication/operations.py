@@ -35,7 +35,7 @@ def _refuse_batch(name: str) -> Any:
 
 
 def _collective(family: Any, name: str, infer: Any, *rules: Any) -> Record:
-    return family(name, infer, *rules, batch=_refuse_batch(name))
+    return family(name, infer, *rules, batch=_refuse_batch(name), communicates=True)
 
 
 # Each member's cotangent reaches every member's operand: the transpose of a sum is a sum.

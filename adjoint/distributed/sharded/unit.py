@@ -65,6 +65,7 @@ GATHER_PARTS: Record = primitive(
         (resolve(group).size(), *x.shape), x.dtype, x.device
     ),
     _average,
+    communicates=True,
 )
 
 

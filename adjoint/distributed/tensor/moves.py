@@ -43,14 +43,15 @@ def _part_spec(x: Spec, dim: int, group: str) -> Spec:
     return Spec(tuple(shape), x.dtype, x.device)
 
 
-COPIED: Record = linear("copied", lambda x, group: x, lambda g, group: SUMMED(g, group=group))
-SUMMED: Record = linear("summed", lambda x, group: x, lambda g, group: COPIED(g, group=group))
-GATHERED: Record = linear(
-    "gathered", _gathered_spec, lambda g, dim, group: DIVIDED(g, dim=dim, group=group)
-)
-DIVIDED: Record = linear(
-    "divided", _part_spec, lambda g, dim, group: GATHERED(g, dim=dim, group=group)
-)
+def _move(name: str, infer: Any, transpose: Any) -> Record:
+    """One of them; each communicates, or its transpose does."""
+    return linear(name, infer, transpose, communicates=True)
+
+
+COPIED = _move("copied", lambda x, group: x, lambda g, group: SUMMED(g, group=group))
+SUMMED = _move("summed", lambda x, group: x, lambda g, group: COPIED(g, group=group))
+GATHERED = _move("gathered", _gathered_spec, lambda g, dim, group: DIVIDED(g, dim=dim, group=group))
+DIVIDED = _move("divided", _part_spec, lambda g, dim, group: GATHERED(g, dim=dim, group=group))
 
 
 @lowers(COPIED)

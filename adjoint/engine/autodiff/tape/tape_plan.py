@@ -91,6 +91,8 @@ class TapePlan:
         self.of_few = not (
             self.hands_on
             or record.given_a_draw
+            or record.opaque
+            or record.communicates
             or record.pulls_views
             or record.fails not in FLOATS_SUCCEED
         ) and (record.window is None or record.fills_zeros)

@@ -44,7 +44,12 @@ class StraightWriter:
     ) -> Any:
         """The text of one operation, and what it gives now."""
         kernel = kernel_for(record)
-        if kernel is None or (record.draws and record.creates) or record.opaque:
+        if (
+            kernel is None
+            or (record.draws and record.creates)
+            or record.opaque
+            or record.communicates
+        ):
             raise NotImplementedError(f"{record.name} has no kernel that may be called by itself")
         if params.get("device", CPU) is not CPU:
             raise NotImplementedError(f"{record.name} on {params['device']}")

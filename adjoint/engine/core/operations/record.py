@@ -142,6 +142,9 @@ class Record:
     draws: bool = False  # its results are random, whatever its operands are
     creates: bool = False  # it takes no tensors
     opaque: bool = False  # a function of the user's, whose errors are passed on as they are
+    # It, or its rule, exchanges messages with other processes: each call does so once, and is never
+    # tried, done again, or done by something that one process finds before others do.
+    communicates: bool = False
     pointwise: bool = False  # element by element, though of no such family
     selects: bool = False  # its elements are elements of its first operand
     reinterprets: bool = False  # a view of its operand's bytes as another dtype

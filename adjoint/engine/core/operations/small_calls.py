@@ -289,6 +289,8 @@ def is_sighted(record: Any, arrays: list[Any]) -> bool:
     """
     if not is_looked_at(record) or LISTENERS or not runs_by_kernel(record):
         return False
-    if record.fails not in FLOATS_SUCCEED or record.draws or record.creates or record.opaque:
+    if record.fails not in FLOATS_SUCCEED or record.draws or record.creates:
+        return False
+    if record.opaque or record.communicates:
         return False
     return all(getattr(a, "size", 1) <= FEW_ON_TAPE for a in arrays)

@@ -301,7 +301,8 @@ def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -
     arrays = [x.array if isinstance(x, Spot) else x for x in given]
     kernel = kernel_for(record)
     draws = record.draws and record.creates  # others are given what was drawn
-    if kernel is None or draws or record.opaque or params.get("device", CPU) is not CPU:
+    alone = not (record.opaque or record.communicates)
+    if kernel is None or draws or not alone or params.get("device", CPU) is not CPU:
         raise NoRow
     if record.window is not None:
         (source,) = given
