@@ -123,8 +123,10 @@ class ProgramReports:
         board = self.board
         if self.tells:
             if any(self.seen_words):
-                self.seen[:] = 0
-                board.look()
+                try:
+                    board.look()
+                finally:  # not before: copies that were under way have seen the same
+                    self.seen[:] = 0
             elif board.undos:
                 board.passed(self.asked[turn])
         if self.stream is None and (self.codes or self.guards):
