@@ -32,7 +32,7 @@ from adjoint.engine.autodiff.tape.early import EARLY_LEAVES, NODES_AFTER_LEAVES
 from adjoint.engine.autodiff.tape.kinks import KINKS, KinkNode, edges_behind, zeros_behind
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
 from adjoint.engine.autodiff.tape.pieces import Pieces, piece_of
-from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
@@ -203,6 +203,7 @@ class Backward:
         apart = self.targets is None and not CONTEXT.anomaly and self.joins_pieces
         apart = apart and capture is None and level is None
         apart = apart and not (CONTEXT.grad_enabled or CONTEXT.levels)
+        pull = self.puller()
         while queue:
             node = heappop(queue)[1]
             if early and node not in buffers:
@@ -236,7 +237,9 @@ class Backward:
             if LISTENERS and capture is None:
                 results = self.run_heard(node, grads)
             elif simple and node.extra is None:
-                results = node.apply(grads, None, level)
+                results = None if pull is None else pull(node, grads)
+                if results is None:
+                    results = node.apply(grads, None, level)
                 if not retain:
                     if node.keeps_saved_alone:
                         node.saved = None  # type: ignore[attr-defined]  # `release`, inline
@@ -258,6 +261,11 @@ class Backward:
                 leaf = edge[0]
                 if is_tensor(leaf) and id(leaf) not in self.arrived:
                     self.arrive(leaf, zeros_behind(leaf, edge, lasting and CONTEXT.grad_enabled))
+
+    def puller(self) -> Any:
+        """What runs nodes natively (Note [pulled nodes]); None where somebody looks on."""
+        quiet = CONTEXT.plain and not CONTEXT.grad_enabled and self.level is None
+        return HOOKS.pull if quiet else None
 
     def is_simple(self) -> bool:
         """Whether a node without hooks is asked for all its results as it is."""
@@ -308,7 +316,12 @@ class Backward:
     def send(self, edges: Sequence[Edge | None], grads: Sequence[Any]) -> None:
         """Send cotangents along edges."""
         buffers, leaves = self.buffers, self.leaves
-        for edge, grad in zip(edges, grads, strict=False):
+        left: Any = False
+        if HOOKS.pass_on is not None:  # Note [pulled nodes]
+            left = HOOKS.pass_on(buffers, self.queue, edges, grads)
+            if left is None:
+                return
+        for edge, grad in left or zip(edges, grads, strict=False):
             if edge is None:
                 continue
             if grad is None:

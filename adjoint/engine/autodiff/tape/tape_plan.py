@@ -48,9 +48,9 @@ class TapePlan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "always_floating", "by_library", "elementwise", "hands_on", "joint", "met", "node_class",
-        "noted", "of_few", "on_device", "outputs", "record", "saves", "seen", "small", "steps",
-        "straight", "tracked", "wants_out_specs", "wants_specs", "whole",
+        "always_floating", "by_library", "elementwise", "handed", "hands_on", "joint", "met",
+        "node_class", "noted", "of_few", "on_device", "outputs", "record", "saves", "seen", "small",
+        "steps", "straight", "tracked", "wants_out_specs", "wants_specs", "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -86,6 +86,9 @@ class TapePlan:
         self.hands_on = self.elementwise and all(
             step.fn is None and step.factor == 1.0 for step in self.steps
         )
+        # Which do, for native code (Note [pulled nodes]); None: there is something to compute.
+        handed = {step.position for step in self.steps}
+        self.handed = tuple([k in handed for k in range(len(tracked))]) if self.hands_on else None
         # Whether of few elements all its rules may be one program (Note [rules of few elements]).
         self.seen = 0
         self.of_few = not (

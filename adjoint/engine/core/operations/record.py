@@ -385,6 +385,8 @@ class Hooks:
     show_there: Callable[..., Any] | None = None
     meet_noted: Callable[..., Any] | None = None  # the same, with `meet`: a tensor, or arrays
     meet_rules: Callable[..., Any] | None = None  # `meet` of rules, to tensors
+    pull: Callable[..., Any] | None = None  # the same of a node, if it has such a program
+    pass_on: Callable[..., Any] | None = None  # cotangents to nodes: those that it has no way for
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array
     note_call: Callable[..., Any] = _unset  # one that no program fits: graph.eager.small_calls
     note_on_device: Callable[..., Any] = _unset  # the same on a GPU: graph.eager.device_calls

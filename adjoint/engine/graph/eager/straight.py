@@ -305,8 +305,10 @@ def recorded_in(
     graph = body.finish([x for x in leaves if x is not None])
     if is_better_compiled(graph, of_call):
         raise Unfit  # as it is, that is a fragment
-    for simplify in (inline, unmark, cse, dce):  # none of which changes a bit
-        graph = simplify(graph)
+    whole = unmark(inline(graph))  # none of these passes changes a bit
+    graph = dce(cse(whole))
+    if not apart(graph):  # both cotangents of `x * x` are one value: each is to have its memory
+        graph = dce(whole)
     sources = [lifted.get(id(value)) for value in graph.inputs]
     if not apart(graph) or not all(id(source) in given for source in sources):
         raise Unfit

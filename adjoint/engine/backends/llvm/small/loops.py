@@ -22,7 +22,7 @@ from adjoint.engine.backends.llvm.runtime.peeking import (
     steps,
 )
 from adjoint.engine.backends.llvm.runtime.shared_words import MAX_WORKERS
-from adjoint.engine.backends.llvm.small import calling, inner_loops, meeting, noting
+from adjoint.engine.backends.llvm.small import calling, inner_loops, meeting, noting, pulling
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import forks
 
@@ -339,9 +339,9 @@ def _native() -> SmallCode | None:
         names += ["meet_call", "meet_into"]
         places = noting.offsets()
         if places is not None:
-            parts += [noting.text(places), noting.calls_text()]
-            symbols |= noting.symbols(object_new())
-            names += noting.NAMES
+            parts += [noting.text(places), noting.calls_text(), pulling.text(places)]
+            symbols |= noting.symbols(object_new()) | pulling.symbols()
+            names += (*noting.NAMES, *pulling.NAMES)
     code = library.linked("small rows", "\n".join(parts), symbols)
     walk, meet, *calls = (
         fastcall.builtin(
@@ -351,7 +351,8 @@ def _native() -> SmallCode | None:
     )
     HOOKS.meet, HOOKS.small_code = meet, True
     if len(calls) > 2:
-        HOOKS.note, HOOKS.show, HOOKS.meet_noted, HOOKS.meet_rules = calls[2:]
+        HOOKS.note, HOOKS.show, HOOKS.meet_noted, HOOKS.meet_rules = calls[2:6]
+        HOOKS.pull, HOOKS.pass_on = calls[6:]
     if calls:
         (HOOKS.meet_call, HOOKS.meet_into_small), HOOKS.small_call_code = calls[:2], True
     HOOKS.address, HOOKS.steps = address, steps()

@@ -100,7 +100,8 @@ def offsets() -> dict[str, int] | None:
     """Where tensors, storages, plans and nodes keep what is read and written; None: not known."""
     places = {f"tensor.{name}": Tensor.__dict__.get(name) for name in _TENSOR}
     places["storage.version"] = Storage.__dict__.get("version")
-    places["plan.noted"] = TapePlan.__dict__.get("noted")
+    for name in ("handed", "noted", "small"):
+        places[f"plan.{name}"] = TapePlan.__dict__.get(name)
     for name in _NODE:
         owner = next((c for c in RecordNode.__mro__ if name in c.__dict__), RecordNode)
         places[f"node.{name}"] = owner.__dict__.get(name)
