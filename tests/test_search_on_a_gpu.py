@@ -81,6 +81,19 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "histc between extremes": (lambda x: ad.histc(x[1:], 7), (WANTED,)),
     "histc of halves": (lambda x: ad.histc(x[1:].half(), 20, -2, 2), (WANTED,)),
     "histc of one value": (lambda x: ad.histc(x * 0 + 1, 5), (WANTED[1:],)),
+    "histc of doubles": (lambda x: ad.histc(x[1:].double(), 9, -0.5, 2.25), (WANTED,)),
+    "masked": (
+        lambda x: (x[x > 0.5], x.masked_select(x < 9), x.half()[x < -9], x.T[x.T > 1]), (WANTED,),
+    ),
+    "masked rows": (lambda x: x[x[:, 3] > 0], (WANTED,)),
+    "neighbours": (
+        lambda x: (
+            *ad.unique_consecutive(x % 2, return_inverse=True, return_counts=True),
+            *ad.unique_consecutive((x % 3).half().reshape(100, -1), return_inverse=True),
+            ad.unique_consecutive(x % 5 > 2),
+        ),
+        (MANY,),
+    ),
     "unique rows": (
         lambda x: ad.unique(x % 2, dim=0, return_inverse=True, return_counts=True),
         (MANY[:600].reshape(200, 3),),

@@ -421,6 +421,7 @@ class Buffers:
     wrap = staticmethod(wrap)
     fill_where: Any  # backends.array.indexing
     put_where: Any
+    chosen_there: Any
     put_into: Any
     add_into_at: Any
     add_slices: Any

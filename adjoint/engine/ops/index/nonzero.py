@@ -26,11 +26,14 @@ from numpy import int64 as numpy_int64
 from adjoint.engine.core.dtype import bool_, int64
 from adjoint.engine.core.errors import DTypeError, DTypeTypeError
 from adjoint.engine.core.operations.families import depends_on_values, primitive, sized_by_values
+from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.core.operations.public import may_be_small, public
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.result_layouts import lie_in_order
 from adjoint.engine.core.spec import Spec, broadcast_shapes
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.ops.common.arguments import need_tensor
 from adjoint.engine.ops.elementwise.comparison import FEW
 from adjoint.engine.ops.elementwise.records import WHERE
@@ -144,7 +147,7 @@ def chosen_by(x: Tensor, mask: Tensor) -> Tensor | None:
     """
     elements, mask_array = x._array, mask._array
     if elements.__class__ is not ndarray or mask_array.__class__ is not ndarray:
-        return None
+        return _chosen_there(x, mask)
     if elements.size > FEW:
         return None
     covered = mask_array.ndim
@@ -153,6 +156,16 @@ def chosen_by(x: Tensor, mask: Tensor) -> Tensor | None:
     if not mask_array.ndim or not may_be_small(x) or (CONTEXT.grad_enabled and x.requires_grad):
         return None
     return HOOKS.array.wrap(ascontiguousarray(elements[mask_array]))
+
+
+def _chosen_there(x: Tensor, mask: Tensor) -> Tensor | None:
+    """The same on a GPU, of a mask for each element."""
+    if not CONTEXT.plain or LISTENERS or OVERRIDES.active or STREAM_CAPTURE.graph is not None:
+        return None
+    if CONTEXT.grad_enabled and x.requires_grad:
+        return None
+    found = HOOKS.array.chosen_there(x._array, mask._array)
+    return None if found is None else HOOKS.array.wrap(found)
 
 
 def require_mask(name: str, mask: Tensor) -> None:

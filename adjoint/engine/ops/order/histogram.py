@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import float32, float64
+from numpy import float32 as numpy_float32
+
+from adjoint.engine.core.dtype import DType, float32, float64
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import depends_on_values, no_derivative, primitive
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
 from adjoint.engine.core.spec import Spec, same_shape
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import whole
 from adjoint.engine.ops.create.creation import ARANGE, FULL
 from adjoint.engine.ops.elementwise.records import where
@@ -20,6 +24,7 @@ from adjoint.engine.ops.elementwise.records import where
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
+LARGEST = 2.0**127  # of numbers that single precision surely has
 _refuse = depends_on_values("bincount", "Call it outside, or use histc with a fixed range.")
 
 
@@ -36,7 +41,8 @@ BINCOUNT = primitive(
     batch=_refuse,
     native_check=True,
 )
-# HISTC(x, low, high): equal bins between two 0-d tensors, in the dtype of x.
+# HISTC(x, low, high): equal bins between two 0-d tensors, in the dtype of x; on a GPU in eager mode
+# perhaps between two numbers.
 HISTC = primitive("histc", lambda x, *_, bins: Spec((bins,), x.dtype, x.device), None, None, None)
 
 
@@ -84,6 +90,13 @@ def _scalar(value: Any, like: Tensor) -> Tensor:
     return FULL(value, shape=(), dtype=like.dtype, device=like.device)
 
 
+def _rounded(value: Any, dtype: DType) -> float | None:
+    """A plain number in single or double precision; None of one that is too large."""
+    if type(value) not in (int, float) or abs(value) > LARGEST:
+        return None
+    return float(numpy_float32(value)) if dtype is float32 else float(value)
+
+
 @public(method=True, out=True)
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """Counts in equal bins between `min` and `max`, or between the extremes if these are equal.
@@ -102,6 +115,10 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     if not (isfinite(min) and isfinite(max)):
         raise RuntimeError(f"histc: range of [{min}, {max}] is not finite")
     x = input.detach().reshape(-1)
+    if x._array.__class__ in DEVICE_LAYOUTS and x.dtype in (float32, float64) and CONTEXT.settled:
+        ends = _rounded(min, x.dtype), _rounded(max, x.dtype)
+        if None not in ends and ends[0] != ends[1]:
+            return HISTC(x, *ends, bins=bins)
     low, high = _scalar(min, x), _scalar(max, x)
     if min == max and x.numel():
         low, high = x.amin(), x.amax()

@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.buffers import Buffers
-from adjoint.engine.backends.array.devices import library
+from adjoint.engine.backends.array.devices import cupy, library
 from adjoint.engine.backends.array.dtypes import accumulator
+from adjoint.engine.backends.array.gpu import faults
 from adjoint.engine.backends.array.kernels.order import choosing
 from adjoint.engine.backends.array.memory.laying import ArrayPlace, in_elements, with_strides
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.backends.array.table import lowers, on_device, row_major
+from adjoint.engine.core.device import CURRENT_INDEX
 from adjoint.engine.core.errors import BoundsError
 from adjoint.engine.core.layout import elementwise_strides
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.result_layouts import picked_places
 from adjoint.engine.core.state import determinism
@@ -201,6 +204,17 @@ def are_lines(target: Array, mask: Array) -> bool:
     return bool(target.flags.c_contiguous and mask.flags.c_contiguous)
 
 
+def chosen_there(x: Array, mask: Array) -> Array | None:
+    """What a mask of its shape chooses of an array on the current GPU; None: not at once."""
+    if x.__class__ not in DEVICE_LAYOUTS or mask.__class__ is not x.__class__:
+        return None
+    xp, current = cupy(), CURRENT_INDEX["cuda"]()
+    here = x.data.device_id == mask.data.device_id == current
+    if not (here and on_device(xp)) or faults.BLOCKING:
+        return None
+    return choosing.masked(xp, x, mask)
+
+
 def put_where(target: Array, mask: Array, values: Array) -> bool:
     """Write values, in order, where a mask holds, to an array itself; False: there are too few."""
     count = np.count_nonzero(mask)
@@ -305,6 +319,7 @@ Buffers.add_into_at = staticmethod(add_into)
 Buffers.add_slices = staticmethod(add_slices)
 Buffers.write_slices = staticmethod(write_slices)
 Buffers.fill_where = staticmethod(fill_where)
+Buffers.chosen_there = staticmethod(chosen_there)
 Buffers.put_where = staticmethod(put_where)
 
 

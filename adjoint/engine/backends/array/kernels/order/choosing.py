@@ -130,10 +130,9 @@ def nonzero(xp: Any, x: Array) -> Array:
     shown = "(word)({} << 1)" if x.dtype.kind not in "?biu" else "{}"
     places = ["x[i]"] if parts == 1 else ["x[2 * i]", "x[2 * i + 1]"]
     by_dimension = [f"out[{d} * count + at] = rest % n{d}; rest /= n{d};" for d in range(rank)]
-    word = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
     kernels = _kernels(
         xp,
-        word[size],
+        MOVED[size],
         " || ".join(shown.format(place) for place in places),
         ", " + ", ".join([*(f"long long n{d}" for d in range(rank)), "long long* out"]),
         " ".join(["long long rest = i;", *reversed(by_dimension)]),
@@ -159,19 +158,46 @@ def distinct(xp: Any, ordered: Array) -> Array:
     return out
 
 
-def runs(xp: Any, ordered: Array, order: Array) -> tuple[Array, Array, Array]:
-    """Of a sorted vector: distinct elements, which of them each was at first, how many there are.
+def runs(xp: Any, ordered: Array, order: Array | None = None) -> tuple[Array, Array, Array]:
+    """Of a vector: elements that differ from the one before, which of them each is, how many are.
 
-    `order` is where the sorted elements were.
+    `order` is where the elements of a sorted vector were.
     """
+    moved = order is not None
     kernels = _kernels(
         xp, WORDS[ordered.dtype.char], DIFFERS,
-        ", const long long* order, word* out, long long* first, long long* inverse",
-        "out[at] = x[i]; first[at] = i;", "inverse[order[i]] = at - !chosen;",
+        f"{ORDER if moved else ''}, word* out, long long* first, long long* inverse",
+        "out[at] = x[i]; first[at] = i;",
+        f"inverse[{'order[i]' if moved else 'i'}] = at - !chosen;",
     )  # fmt: skip
     chosen = Chosen(xp, ordered, ordered.size, kernels)
     out, first = xp.empty(chosen.count, ordered.dtype), xp.empty(chosen.count + 1, np.int64)
     first[-1] = ordered.size
     inverse = xp.empty(ordered.size, np.int64)
-    chosen.place(order, out, first, inverse)
+    chosen.place(*([order] if moved else []), out, first, inverse)
     return out, inverse, xp.diff(first)
+
+
+ORDER = ", const long long* order"
+MOVED = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+
+
+def masked(xp: Any, x: Array, mask: Array) -> Array | None:
+    """The elements where a mask holds; None where the two do not lie in rows, element by element.
+
+    How many there are is waited for, but no positions are written and read again.
+    """
+    moved = MOVED.get(x.dtype.itemsize)
+    plain = moved is not None and x.dtype.names is None and mask.dtype.char == "?"
+    if not plain or x.shape != mask.shape or not x.size:
+        return None
+    if not (x.flags.c_contiguous and mask.flags.c_contiguous):
+        return None
+    kernels = _kernels(
+        xp, "unsigned char", "x[i]", f", const {moved}* given, {moved}* out", "out[at] = given[i];"
+    )
+    chosen = Chosen(xp, mask, mask.size, kernels)
+    out = xp.empty(chosen.count, x.dtype)
+    if chosen.count:
+        chosen.place(x, out)
+    return out

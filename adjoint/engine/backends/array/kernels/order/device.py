@@ -45,9 +45,10 @@ def bisect(xp: Any, sequence: Array, values: Array, right: bool) -> Array:
     return places.reshape(values.shape)  # the contiguous copy of a number has a dimension
 
 
+# `FIND` says which bin an element belongs to; what has none is not counted.
 COUNT = r"""
 extern "C" __global__ void adjoint_count(
-    const long long* places, long long n, long long bins, int own, unsigned long long* counts)
+    const KIND* x, long long n, long long bins, int own, unsigned long long* counts GIVEN)
 {
     extern __shared__ unsigned int part[];
     if (own) {
@@ -56,7 +57,7 @@ extern "C" __global__ void adjoint_count(
     }
     long long step = (long long)gridDim.x * blockDim.x;
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        long long at = places[i];
+        FIND
         if (at < 0 || at >= bins) continue;
         if (own) atomicAdd(&part[at], 1u); else atomicAdd(&counts[at], 1ull);
     }
@@ -69,18 +70,43 @@ extern "C" __global__ void adjoint_count(
 """
 
 
-@lru_cache(maxsize=1)
-def _counting(xp: Any) -> Any:
-    return xp.RawKernel(COUNT, "adjoint_count")
+AS_IT_IS = "long long at = x[i];"
+# Each step in the dtype of x: this is what decides between two bins.
+BETWEEN = """
+        if (!(x[i] >= low && x[i] <= high)) continue;
+        KIND share = x[i] - low;
+        share *= (KIND)bins;
+        share /= high - low;
+        long long at = (long long)share;
+        if (at > bins - 1) at = bins - 1;
+"""
+KINDS = {"f": "float", "d": "double"}
+
+
+@lru_cache(maxsize=8)
+def _counting(xp: Any, kind: str, find: str, given: str) -> Any:
+    text = COUNT.replace("FIND", find).replace("GIVEN", given).replace("KIND", kind)
+    return xp.RawKernel(text, "adjoint_count")
+
+
+def _counted(xp: Any, x: Array, bins: int, kernel: Any, *given: Any) -> Array:
+    counts = xp.zeros(bins, np.int64)
+    if x.size and bins:
+        own = bins <= SHARED
+        blocks = min(BLOCKS, -(-x.size // THREADS))
+        words = (x, np.int64(x.size), np.int64(bins), np.int32(own), counts, *given)
+        kernel((blocks,), (THREADS,), words, shared_mem=4 * bins if own else 0)
+    return counts
 
 
 def count(xp: Any, places: Array, bins: int) -> Array:
     """How often each number from 0 to `bins` occurs; others are not counted."""
     places = xp.ascontiguousarray(places.astype(np.int64, copy=False))
-    counts = xp.zeros(bins, np.int64)
-    if places.size and bins:
-        own = bins <= SHARED
-        blocks = min(BLOCKS, -(-places.size // THREADS))
-        given = (places, np.int64(places.size), np.int64(bins), np.int32(own), counts)
-        _counting(xp)((blocks,), (THREADS,), given, shared_mem=4 * bins if own else 0)
-    return counts
+    return _counted(xp, places, bins, _counting(xp, "long long", AS_IT_IS, ""))
+
+
+def count_between(xp: Any, x: Array, low: Any, high: Any, bins: int) -> Array:
+    """How many elements of float32 or float64 are in each of equal bins between two numbers."""
+    kind = KINDS[x.dtype.char]
+    kernel = _counting(xp, kind, BETWEEN, f", {kind} low, {kind} high")
+    return _counted(xp, xp.ascontiguousarray(x), bins, kernel, low, high)

@@ -52,7 +52,14 @@ def counted(xp: Any, places: Array, weights: Array | None, minlength: int) -> Ar
 
 
 @lowers(histogram.HISTC)
-def histc(xp: Any, x: Array, low: Array, high: Array, bins: int) -> Array:
+def histc(xp: Any, x: Array, low: Any, high: Any, bins: int) -> Array:
+    if on_device(xp) and x.dtype.char in device.KINDS:
+        known = isinstance(low, float) and isinstance(high, float)
+        ends = [low, high] if known else xp.asnumpy(xp.stack([low, high]))
+        least, most = (x.dtype.type(end) for end in ends)
+        if not (isfinite(least) and isfinite(most)):
+            raise RuntimeError(f"histc: range of [{float(least)}, {float(most)}] is not finite")
+        return device.count_between(xp, x, least, most, bins).astype(x.dtype)
     sure = isfinite(low) and isfinite(high) if xp is np else xp.isfinite(low) & xp.isfinite(high)
     if not bool(sure):
         raise RuntimeError(f"histc: range of [{float(low)}, {float(high)}] is not finite")

@@ -160,6 +160,12 @@ def unique_consecutive(xp: Any, x: Array, dim: int | None) -> tuple[Array, ...]:
     axis = 0 if dim is None else dim
     rows = x.reshape(-1) if dim is None else x
     n = rows.shape[axis]
+    if on_device(xp) and dim is None and n and x.dtype.kind != "c":
+        line = xp.ascontiguousarray(widen(rows))
+        line = line.view(np.uint8) if line.dtype == bool else line
+        values, inverse, counts = choosing.runs(xp, line)
+        values = values.view(bool) if x.dtype == bool else values.astype(x.dtype, copy=False)
+        return values, inverse.reshape(x.shape), counts
     fresh = xp.empty(n, dtype=bool)
     fresh[:1] = True
     if dim is None:
