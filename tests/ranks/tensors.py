@@ -44,6 +44,7 @@ ONE: dict[str, Callable[..., Any]] = {
     "gelu": F.gelu, "where": lambda x: ad.where(x > 0, x, x * 0.1), "chunk": lambda x: x.chunk(2, 1)[1],
     "layer_norm": lambda x: F.layer_norm(x, (7,)), "std": lambda x: x.std(), "cat": lambda x: ad.cat([x, x]),
     "clamp": lambda x: x.clamp(-0.5, 0.5), "masked": lambda x: x.masked_fill(x > 0.5, 0.0),
+    "unit rows": lambda x: F.normalize(x, 2, 1), "unit columns": lambda x: F.normalize(x, 1, 0),
     "triangle": lambda x: x.tril(), "cumsum": lambda x: x.cumsum(1), "partial": lambda x: x.sum(0).relu() * 3,
 }  # fmt: skip
 TWO: dict[str, tuple[Callable[..., Any], ad.Tensor, ad.Tensor]] = {
@@ -109,6 +110,12 @@ def check_embedding(rank: int, size: int) -> None:
     index = ad.tensor([[0, 4, 2], [3, 3, 1]])
     for place in PLACES:
         compare("embedding", lambda w: F.embedding(index, w), [X], [place])
+        for row in (0, 2, -1):  # one that gets no gradient
+            compare(f"padding {row}", lambda w, row=row: F.embedding(index, w, row), [X], [place])
+            net = lambda w, row=row: F.embedding(index, w, padding_idx=row) * 2
+            compare(f"padding_idx {row}", net, [X], [place])
+        with pytest.raises(IndexError, match="out of bounds"):
+            F.embedding(index + 1, distribute_tensor(X, mesh(), [place])).full_tensor()
 
 
 def check_each_call_is_one_message(rank: int, size: int) -> None:
@@ -134,6 +141,62 @@ def check_each_call_is_one_message(rank: int, size: int) -> None:
             assert kinds == ["all_reduce", *["all_gather"] * 3], sent
     finally:
         kernels._begin = begin
+
+
+def check_a_followed_number(rank: int, size: int) -> None:
+    """A plain tensor of one number beside divided ones gets the whole gradient."""
+    for place in PLACES:
+        number = ad.tensor(0.5, requires_grad=True)
+        (distribute_tensor(X, mesh(), [place]) * number).sum().backward()
+        close(number.grad, X.sum(), f"beside {place}")
+
+
+def check_values(rank: int, size: int) -> None:
+    for a in PLACES:
+        x = distribute_tensor(X, mesh(), [a])
+        for b in PLACES:
+            other = distribute_tensor(X, mesh(), [b])
+            assert ad.equal(x, other)
+            assert not ad.equal(x, other + 1)
+            assert ad.allclose(x, other + 1e-7)
+        for got, wanted in zip(ad.where(x > 0), ad.where(X > 0), strict=True):
+            close(got.full_tensor(), wanted, "where")
+        with pytest.raises(IndexError, match="out of range"):
+            x.sum(2)
+    half = DTensor.from_local(ad.full((3,), 2.0 / size), mesh(), [Partial()])
+    for turned in (half.to(ad.int64), half.long(), half.type(ad.int32), half > 1.5):
+        assert turned.full_tensor().tolist() == (
+            [2] * 3 if turned.dtype is not ad.bool else [1] * 3
+        )
+    assert half.to(ad.float64).placements == (Partial(),)
+
+
+def check_draws(rank: int, size: int) -> None:
+    """Processes whose own generators differ draw the same for what is whole on all."""
+    ad.manual_seed(rank)
+    x = distribute_tensor(ad.ones(2, 3, 4, 4), mesh(), [Replicate()])
+    draws: list[Callable[[], Any]] = [
+        lambda: F.dropout(x), lambda: F.dropout2d(x), lambda: ad.poisson(x * 3), lambda: ad.normal(x, 1.0),
+        lambda: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5), lambda: F.rrelu(-x, training=True),
+        lambda: ad.binomial(x * 9, x * 0.5), lambda: ad.rrelu_(-x, training=True), lambda: x.clone().normal_(),
+    ]  # fmt: skip
+    for k, draw in enumerate(draws):
+        mine = draw().full_tensor().detach()
+        first = mine.clone()
+        dist.broadcast(first, 0)
+        close(mine, first, f"draw {k}")
+
+
+def check_refused_writes(rank: int, size: int) -> None:
+    """What would be written to a gathered copy, or what the tape would not see."""
+    x = distribute_tensor(X, mesh(), [Shard(0)])
+    mean, square = (distribute_tensor(t, mesh(), [Shard(0)]) for t in (ad.zeros(7), ad.ones(7)))
+    with pytest.raises(NotImplementedError, match="would be lost"):
+        F.batch_norm(x, mean, square, training=True)
+    with pytest.raises(NotImplementedError, match="would be lost"):
+        F.dropout(x, inplace=True)
+    with pytest.raises(NotImplementedError, match="cannot be differentiated"):
+        x.add_(distribute_tensor(Y, mesh(), [Shard(0)]).requires_grad_())
 
 
 def check_redistribution(rank: int, size: int) -> None:

@@ -57,7 +57,9 @@ OF_ITSELF = frozenset(
     "is_shared is_pinned get_device is_sparse is_neg is_conj storage_offset type_of".split()
 )
 DRAWS = frozenset(
-    "dropout feature_dropout alpha_dropout bernoulli "
+    "dropout dropout1d dropout2d dropout3d feature_dropout alpha_dropout feature_alpha_dropout "
+    "dropout_ feature_dropout_ alpha_dropout_ feature_alpha_dropout_ native_dropout bernoulli "
+    "normal poisson binomial rrelu_ fractional_max_pool2d fractional_max_pool3d "
     "bernoulli_ normal_ uniform_ random_ exponential_ "
     "log_normal_ cauchy_ geometric_ rand_like randn_like randint_like multinomial rrelu "
     "gumbel_softmax".split()

@@ -17,9 +17,11 @@ from adjoint.distributed.tensor.layout import MeshLayout, move, padded, shared
 from adjoint.distributed.tensor.placement import Partial, Placement, Replicate, Shard
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import int64
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import BoundsError, ShapeError
 from adjoint.engine.core.operations.overrides import having
+from adjoint.engine.core.spec import wrap_dims
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.rng import default_generator_of, defaults
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.tensor.tensor import Tensor
@@ -83,11 +85,32 @@ def whole(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     layout = dtensors[0]._layout
     given = [x.full_tensor() if isinstance(x, DTensor) else x for x in leaves]
     plain, named = unflatten(structure, given)
-    if func.__name__ in names.DRAWS:
-        result = drawn_alike(layout, lambda: call(func, plain, named))
-    else:
-        result = call(func, plain, named)
+    pairs = [pair for pair in zip(leaves, given, strict=True) if isinstance(pair[0], DTensor)]
+    seen = [g._storage.version for _, g in pairs]
+    result = alike(func, layout, lambda: call(func, plain, named))
+    for (x, gathered), version in zip(pairs, seen, strict=True):
+        if gathered._storage.version != version and gathered._storage is not x._storage:
+            raise NotImplementedError(
+                f"{func.__name__}: it writes to a DTensor placed {x.placements}, of which it was "
+                "given the gathered whole, so that would be lost. Use what does not write in place."
+            )
     return wrapped(result, lambda x: layout.replicated(x.shape))
+
+
+def alike(func: Function, layout: MeshLayout, work: Callable[[], Any]) -> Any:
+    """What every process of a mesh computes; random numbers are the same on all."""
+    if func.__name__ in names.DRAWS:
+        return drawn_alike(layout, work)
+    if CONTEXT.capture is not None:
+        return work()
+    generators = [default_generator_of(device) for device in defaults()]
+    before = [g.position() for g in generators]
+    result = work()
+    if [g.position() for g in generators] == before:
+        return result
+    for generator, position in zip(generators, before, strict=True):  # it draws sometimes
+        generator.move(*position)
+    return drawn_alike(layout, work)
 
 
 def drawn_alike(layout: MeshLayout, draw: Callable[[], Any]) -> Any:
@@ -109,33 +132,31 @@ def whole_in_place(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
         raise RuntimeError(
             f"{func.__name__}: a plain tensor cannot be written from a DTensor. Use full_tensor()."
         )
-    if CONTEXT.grad_enabled and any(
-        x.requires_grad for x in operands(args, kwargs)[2] if x is not target
-    ):
-        raise NotImplementedError(
-            f"{func.__name__}: in place on a DTensor, its operands cannot be differentiated. Use "
-            f"{func.__name__.rstrip('_')}."
-        )
-    _refuse_tracked(func.__name__, target)
+    _refuse_tracked(func.__name__, args, kwargs)
     with no_grad():
-        changed = target.full_tensor().clone()
+        whole_before = target.full_tensor()
+        changed = whole_before.new_empty(whole_before.shape)
         leaves, structure, _ = operands(args[1:], kwargs)
         given = [x.full_tensor() if isinstance(x, DTensor) else x for x in leaves]
         rest, named = unflatten(structure, given)
-        if func.__name__ in names.DRAWS:
-            drawn_alike(target._layout, lambda: call(func, (changed, *rest), named))
-        else:
-            call(func, (changed, *rest), named)
+        alike(func, target._layout, lambda: call(func, (changed.copy_(whole_before), *rest), named))
         layout = target._layout
         part_of(target).copy_(move(changed, layout.replicated(), layout))
     return target
 
 
-def _refuse_tracked(name: str, target: DTensor) -> None:
-    if CONTEXT.grad_enabled and target.requires_grad:
+def _refuse_tracked(name: str, args: Any, kwargs: Any) -> None:
+    if not CONTEXT.grad_enabled:
+        return
+    if args[0].requires_grad:
         raise RuntimeError(
             f"{name}: a DTensor that requires a gradient cannot be changed in place. Do it under "
             "no_grad()."
+        )
+    if any(isinstance(x, Tensor) and x.requires_grad for x in flatten((args, kwargs))[0]):
+        raise NotImplementedError(
+            f"{name}: in place on a DTensor, its operands cannot be differentiated. Use "
+            f"{name.strip('_')}."
         )
 
 
@@ -179,8 +200,17 @@ def pointwise(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """A function of corresponding elements."""
     if kwargs.get("out") is not None:
         raise NotImplementedError(f"{func.__name__}: out= is not supported for DTensors")
+    if func.__name__ == "where" and len(args) + len(kwargs) == 1:
+        return whole(func, args, kwargs)  # the places of what is not zero
     leaves, structure, dtensors = operands(args, kwargs)
     refuse_mixed(func.__name__, leaves)
+    # A single number that is followed is whole everywhere: its cotangents are summed.
+    leaves = [
+        DTensor.from_local(x, dtensors[0].device_mesh)
+        if isinstance(x, Tensor) and x.requires_grad and not isinstance(x, DTensor)
+        else x
+        for x in leaves
+    ]
     shape = _broadcast([x.shape for x in dtensors])
     full = [x for x in dtensors if tuple(x.shape) == shape] or dtensors
     lead = max(full, key=lambda x: sum(p.is_shard() for p in x._layout.placements))
@@ -207,7 +237,7 @@ def pointwise_in_place(func: Function, args: tuple[Any, ...], kwargs: dict[str, 
             f"{func.__name__}: a DTensor placed {target.placements} cannot be changed in place: it "
             "is a sum that is not made yet. Use redistribute first."
         )
-    _refuse_tracked(func.__name__, target)
+    _refuse_tracked(func.__name__, args, kwargs)
     if dtensors and _broadcast([x.shape for x in (target, *dtensors)]) != tuple(target.shape):
         raise ShapeError(
             f"{func.__name__}: operands of {[tuple(x.shape) for x in dtensors]} do not fit in "
@@ -224,7 +254,19 @@ def pointwise_in_place(func: Function, args: tuple[Any, ...], kwargs: dict[str, 
 def each_part(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The same function of each part."""
     given = [part_of(x) if isinstance(x, DTensor) else x for x in args]
-    return wrapped(call(func, given, kwargs), lambda _: args[0]._layout)
+    out = call(func, given, kwargs)
+    if _rounds_sums(args[0], out):
+        return each_whole_part(func, args, kwargs)
+    return wrapped(out, lambda _: args[0]._layout)
+
+
+def _rounds_sums(x: DTensor, out: Any) -> bool:
+    """Whether terms of a sum that is not made yet have become whole numbers, or truths."""
+    if not any(p.is_partial() for p in x._layout.placements) or not isinstance(out, Tensor):
+        return False
+    now, then = x.dtype, out.dtype
+    kept = then is now or then.is_complex or (then.is_floating_point and not now.is_complex)
+    return not kept
 
 
 def each_whole_part(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -244,11 +286,15 @@ def itself(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 def total(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sum and mean: over a divided dimension, sums that are to be made."""
-    x, dims, keep, dtype = _reduction(*args, **kwargs)
-    layout = x._layout
-    if any(p.is_partial() and p != Partial() for p in layout.placements):
+    if not args or kwargs.keys() - {"dim", "keepdim", "dtype"} or len(args) > 3:
         return whole(func, args, kwargs)
-    local = part_of(x).sum(dims, keepdim=keep, dtype=dtype) if dims else part_of(x)
+    x, dims, keep, dtype = _reduction(func.__name__, *args, **kwargs)
+    layout, kind = x._layout, dtype or x.dtype
+    exact = func.__name__ == "sum" or kind.is_floating_point or kind.is_complex
+    sums = [p for p in layout.placements if p.is_partial()]
+    if not exact or not x.ndim or any(p != Partial() for p in sums) or (sums and dtype):
+        return whole(func, args, kwargs)
+    local = part_of(x).sum(dims, keepdim=keep, dtype=dtype)
     placements: list[Placement] = []
     for placement in layout.placements:
         if not isinstance(placement, Shard):
@@ -268,18 +314,20 @@ def total(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _reduction(
-    input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    name: str, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> tuple[Any, tuple[int, ...], bool, Any]:
     every = tuple(range(input.ndim))
     if dim is None or dim == ():
         return input, every, keepdim, dtype
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
-    return input, tuple(d % input.ndim for d in dims), keepdim, dtype
+    return input, wrap_dims(name, dims, input.ndim) if input.ndim else dims, keepdim, dtype
 
 
 def product(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Matrix products: rows, columns or the inner dimension may be divided."""
     linear = func.__name__ == "linear"
+    if linear:
+        kwargs = {key: kwargs[key] for key in ("input", "weight", "bias") if key in kwargs}
     x, w, *rest = [*args, *kwargs.values()]
     bias = rest[0] if rest else None
     leaves = [operand for operand in (x, w, bias) if operand is not None]
@@ -325,31 +373,60 @@ def _product_plan(
 
 def embedding(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Rows of a table by their numbers: the table, or the numbers, may be divided."""
-    index, table = args[0], args[1] if len(args) > 1 else kwargs["weight"]
+    named = dict(zip(_EMBEDDING, args, strict=False)) | kwargs
+    index, table = named.pop("input"), named.pop("weight")
+    padding = named.pop("padding_idx", None)
     simple = isinstance(table, DTensor) and table.device_mesh.ndim == 1
-    rest = {k: v for k, v in kwargs.items() if k != "weight" and v not in (None, False)}
-    rest.pop("norm_type", None)
     if isinstance(index, Tensor) and not isinstance(index, DTensor) and simple:
         index = as_dtensor(index, table._layout.replicated(index.shape))
-    if not simple or rest or any(a not in (None, False, 2.0) for a in args[2:]):
-        return whole(func, (index, *args[1:]), kwargs)
+    named.pop("norm_type", None)  # of max_norm
+    options = any(value not in (None, False) for value in named.values())
+    if not simple or options or (padding is not None and not -len(table) <= padding < len(table)):
+        return whole(func, (index, table), kwargs_of(args, kwargs))
+    if padding is not None:
+        padding %= len(table)
     kind, layout = table._layout.placements[0], table._layout
     shape = (*index.shape, table.shape[1])
     if kind == Shard(0) and index._layout.placements[0].is_replicate():
         first, local = layout.starts()[0], part_of(table)
+        require_inside(part_of(index), len(table))
         place = part_of(index) - first
         inside = (place >= 0) & (place < local.shape[0])
+        kept = None if padding is None else padding - first
+        if kept is not None and not 0 <= kept < local.shape[0]:
+            kept = None
         local = padded(local, 0, max(1, local.shape[0]))  # a process may have no rows
-        rows = call(func, (place.clamp(0, local.shape[0] - 1), local), {})
+        rows = call(func, (place.clamp(0, local.shape[0] - 1), local, kept), {})
         out = rows * inside.unsqueeze(-1).to(rows.dtype)
         return as_dtensor(out, layout.like([Partial()], shape))
     if kind == Shard(1) and index._layout.placements[0].is_replicate():
-        out = call(func, (part_of(index), part_of(table)), {})
+        out = call(func, (part_of(index), part_of(table), padding), {})
         return as_dtensor(out, layout.like([Shard(index.ndim)], shape))
     if kind.is_replicate() and index._layout.placements[0].is_shard():
-        out = call(func, (part_of(index), shared(part_of(table), layout, [0])), {})
+        out = call(func, (part_of(index), shared(part_of(table), layout, [0]), padding), {})
         return as_dtensor(out, layout.like(index._layout.placements, shape))
-    return whole(func, (index, *args[1:]), kwargs)
+    return whole(func, (index, table), kwargs_of(args, kwargs))
+
+
+_EMBEDDING = (
+    "input", "weight", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse",
+)  # fmt: skip
+
+
+def kwargs_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The options of a call of `embedding`, by name."""
+    named = dict(zip(_EMBEDDING, args, strict=False)) | kwargs
+    return {key: value for key, value in named.items() if key not in ("input", "weight")}
+
+
+def require_inside(index: Tensor, rows: int) -> None:
+    """Refuse numbers of rows that no process has; a GPU is not waited for."""
+    if index.device.type != "cpu" or CONTEXT.capture is not None or not index.numel():
+        return
+    low, high = int(index.min()), int(index.max())
+    if low < 0 or high >= rows:
+        wrong = low if low < 0 else high
+        raise BoundsError(f"embedding: index {wrong} is out of bounds for a table of {rows} rows")
 
 
 # -- along dimensions, and rearranged ------------------------------------------------------------
@@ -358,8 +435,10 @@ def embedding(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def along(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function along one dimension: each process has whole lines, if others are divided."""
     x = args[0]
-    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-    if not isinstance(dim, int) or any(isinstance(a, Tensor) for a in args[1:]):
+    at = 2 if func.__name__ == "normalize" else 1
+    dim = kwargs.get("dim", args[at] if len(args) > at else None)
+    others = (*args[1:], *kwargs.values())
+    if not isinstance(dim, int) or not x.ndim or any(isinstance(a, Tensor) for a in others):
         return whole(func, args, kwargs)
     placements = [
         Replicate() if p.is_partial() or p == Shard(dim % x.ndim) else p
@@ -424,7 +503,7 @@ def backward(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     if isinstance(given, DTensor):
         given = part_of(given.redistribute(placements=_without_sums(loss.placements)))
-    call(func, (part_of(loss), given), kwargs)
+    call(func, (part_of(loss), given, *rest[1:]), kwargs)
 
 
 def question(answer: Callable[..., Any]) -> Any:
@@ -453,7 +532,10 @@ def register_hook(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def value(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A Python value of the whole tensor."""
-    return call(func, (args[0].full_tensor(), *args[1:]), kwargs)
+    leaves, structure, _ = operands(args, kwargs)
+    refuse_mixed(func.__name__, leaves)
+    given = [x.full_tensor() if isinstance(x, DTensor) else x for x in leaves]
+    return call(func, *unflatten(structure, given))
 
 
 _VALUES = "item tolist numpy __bool__ __float__ __int__ __index__ equal allclose".split()
