@@ -108,6 +108,11 @@ CALLS = (
     GuardedCall("reversed", lambda x, y: x.flip(1) + y, lambda n: [(5, n), (5, n)], True),
     GuardedCall("order", lambda x: (x.sort(-1), x.median(0), x.topk(1)), lambda n: [(3, n + 120)]),
     GuardedCall("running", lambda x: (x.cumsum(1), x.logcumsumexp(1)), lambda n: [(3, n)], True),
+    GuardedCall("running extremes", lambda x: (*x.cummax(1), *x.cummin(0)), lambda n: [(3, n + 16)]),
+    GuardedCall(
+        "transforms", lambda x: (ad.fft.rfft(x).abs(), ad.view_as_real(ad.fft.fft(ad.complex(x, x)))),
+        lambda n: [(n, 512)],
+    ),
     GuardedCall(
         "rows added in place", lambda x, y: x.index_add_(0, ad.arange(len(y)) * 3, y),
         lambda n: [(300, n + 15), (100, n + 15)],

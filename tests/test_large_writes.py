@@ -134,6 +134,27 @@ def test_the_tape_and_views_see_what_is_written() -> None:
         assert bool((leaf.grad == 1).all())
 
 
+@pytest.mark.parametrize("size", [5, 15, 16, 17, 64, 1000, 40001])
+@pytest.mark.parametrize(
+    "name", ["float32", "float64", "float16", "bfloat16", "int8", "bool", "int64"]
+)
+def test_fills_write_every_element_and_no_other(name: str, size: int) -> None:
+    dtype = getattr(ad, name)
+    whole = ad.zeros(size + 128, dtype=dtype)
+    seen = whole[64 : 64 + size]
+    for _ in range(6):
+        for value in (1, 0, 1):
+            seen.fill_(value)
+            want = np.zeros(size + 128)
+            want[64 : 64 + size] = value
+            np.testing.assert_array_equal(whole.double().numpy(), want)
+        for made in (ad.full_like(seen, 1), ad.ones_like(seen), ad.zeros_like(seen).fill_(1)):
+            assert made.dtype is dtype
+            assert bool((made == 1).all())
+        seen.zero_()
+        assert not whole.any()
+
+
 @pytest.mark.parametrize("columns", [1, 7, 64])
 def test_rows_are_added_where_indices_say(columns: int) -> None:
     rng = np.random.default_rng(6)

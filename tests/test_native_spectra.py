@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
 from adjoint.engine.backends.llvm.templates.spectra import stages, template
 from adjoint.engine.ops.signal.fft import SPECTRUM
 from tests.test_native_complex import calls_of
@@ -65,6 +66,36 @@ def test_every_length_is_transformed(dtype: str, lengths: tuple[int, ...]) -> No
         close(next(results), np.fft.rfft(wide.real, axis=d, norm=norm), dtype, ("rfft", n))
         half = wide[:, : n // 2 + 1] if d else wide[: n // 2 + 1]
         close(next(results), np.fft.irfft(half, n, axis=d, norm=norm), dtype, ("irfft", n))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_long_lines_are_sheets(kind: str) -> None:
+    """Few lines, and many long ones: their columns, then their rows (Note [sheets])."""
+    rng = np.random.default_rng(8)
+    lanes = outer_tile(kind).lanes
+    dtype, complexes = ("float32", np.complex64) if kind == "f32" else ("float64", np.complex128)
+    shapes = [(lines, lanes * lanes * m) for lines, m in ((1, 1), (3, 2), (2, 5), (1, 21))]
+    shapes.append((lanes + 1, -(-template.LONG // lanes**2) * lanes**2))
+    for lines, n in shapes:
+        rows, columns = template.sheet_of(n, lines, lanes)
+        assert rows * columns == n
+        assert rows % lanes == columns % lanes == 0
+    assert template.sheet_of(lanes * lanes, lanes, lanes) == (0, 0)  # side by side
+    assert template.sheet_of(lanes * lanes * 83, 1, lanes) == (0, 0)  # Note [chirps]
+    assert template.sheet_of(lanes * lanes + lanes, 1, lanes) == (0, 0)
+    given = [complex_numbers(rng, shape).astype(complexes) for shape in shapes]
+
+    def transform(xs: list[Any]) -> list[Any]:
+        pairs = [(x, NORMS[k % 3]) for k, x in enumerate(xs)]
+        return [way(x, norm=norm) for x, norm in pairs for way in (ad.fft.fft, ad.fft.ifft)]
+
+    compiled = ad.compile(transform)
+    results = iter(compiled([*map(ad.from_numpy, given)]))
+    assert calls_of(compiled) == "0 calls of the eager table"
+    for k, x in enumerate(given):
+        wide, norm = x.astype(np.complex128), NORMS[k % 3]
+        close(next(results), np.fft.fft(wide, norm=norm), dtype, ("fft", x.shape))
+        close(next(results), np.fft.ifft(wide, norm=norm), dtype, ("ifft", x.shape))
 
 
 def test_layouts_several_dimensions_and_what_is_around() -> None:
@@ -138,7 +169,7 @@ def test_tables_and_lengths() -> None:
         work = {
             n: n * len(stages.radices_of(n))
             for n in range(least, 2 * least + 1)
-            if set(stages.radices_of(n)) <= {2, 3, 4, 5}
+            if set(stages.radices_of(n)) <= {2, 3, 4, 5, 8}
         }
         assert work[found] == min(work.values())
     for n in range(1, 100):

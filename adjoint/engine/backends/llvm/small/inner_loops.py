@@ -165,16 +165,41 @@ COMBINING: dict[str, Callable[[str], str]] = {
 }
 
 
+LINE = 64  # bytes of a store of one value over and over
+
+
+def _filling(size: int, word: str) -> str:
+    """One value to elements side by side, by lines; the last line overlaps the one before it."""
+    lanes = LINE // size
+    line, zeros = f"<{lanes} x {word}>", f"<{lanes} x i32> zeroinitializer"
+    return (
+        f"  %still = icmp eq i64 %s0, 0\n  %dense = icmp eq i64 %s1, {size}\n"
+        f"  %enough = icmp sge i64 %n, {lanes}\n  %even = and i1 %still, %dense\n"
+        "  %fills = and i1 %even, %enough\n  br i1 %fills, label %fill, label %begin\n"
+        f"fill:\n  %value = load {word}, ptr %b0\n"
+        f"  %one = insertelement {line} poison, {word} %value, i32 0\n"
+        f"  %line = shufflevector {line} %one, {line} poison, {zeros}\n"
+        f"  %last = sub i64 %n, {lanes}\n  br label %lines\n"
+        "lines:\n  %f = phi i64 [0, %fill], [%fNext, %lines]\n"
+        f"  %fAt = getelementptr {word}, ptr %b1, i64 %f\n"
+        f"  store {line} %line, ptr %fAt, align {size}\n"
+        f"  %fNext = add i64 %f, {lanes}\n  %fMore = icmp slt i64 %fNext, %last\n"
+        "  br i1 %fMore, label %lines, label %filled\n"
+        f"filled:\n  %lastAt = getelementptr {word}, ptr %b1, i64 %last\n"
+        f"  store {line} %line, ptr %lastAt, align {size}\n  ret void\n"
+    )
+
+
 def _moves() -> list[str]:
     texts = []
     for size, word in WORDS.items():
         move = f"  %x = load {word}, ptr %p0\n  store {word} %x, ptr %p1"
         at_once = (
             f"  %near = icmp eq i64 %s0, {size}\n  %next.to = icmp eq i64 %s1, {size}\n"
-            "  %in.one = and i1 %near, %next.to\n  br i1 %in.one, label %piece, label %begin\n"
+            "  %in.one = and i1 %near, %next.to\n  br i1 %in.one, label %piece, label %begin.not\n"
             f"piece:\n  %bytes = mul i64 %n, {size}\n"
             "  call void @llvm.memcpy.p0.p0.i64(ptr %b1, ptr %b0, i64 %bytes, i1 false)\n"
-            "  ret void\nbegin:"
+            f"  ret void\nbegin.not:\n{_filling(size, word)}begin:"
         )
         texts.append(inner_loop(f"copy{size}", 2, move, at_once))
         select = (

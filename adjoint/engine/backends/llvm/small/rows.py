@@ -36,6 +36,7 @@ from adjoint.engine.backends.llvm.small import comparing, inner_loops, loops
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.graph.ir import DataflowGraph, Value
+from adjoint.engine.ops.create.creation import FULL
 
 Array = Any
 MOST = 1 << 13  # elements of a value: beyond, NumPy's preparations take no time that matters
@@ -90,6 +91,14 @@ class RowWriter:
         self.alive.append(array)
         self.constants.add(id(array))
         return Spot(0, 0, array)
+
+    def filled(self, array: Array) -> Spot:
+        """Elements that are all the same, of which memory has one."""
+        one = array.reshape(-1)[:1].copy()
+        shown = np.broadcast_to(one.reshape(()), array.shape)
+        self.alive += (one, shown)
+        self.constants.add(id(shown))
+        return Spot(0, 0, shown)
 
     def is_constant(self, x: Any) -> bool:
         """Whether an operand is the same at every call."""
@@ -313,6 +322,8 @@ def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -
         return [source.seen(seen)]
     if record.creates:
         folded = kernel(*given, **params)
+        if record is FULL and folded.size > 1 and folded.flags.c_contiguous:
+            return [writer.filled(folded)]
         return [writer.constant(folded, folded.dtype)]
     result, laid = None, False
     if record.promotion is not None:
@@ -384,9 +395,13 @@ def finished(writer: RowWriter, results: Sequence[Spot], arrays: Sequence[Array]
     templates: list[Array] = []
     for k, place in enumerate(results):
         slot = 1 + len(arrays) + k
-        template = np.empty_like(place.array, subok=False)
-        if template.strides != place.array.strides:
-            raise NoRow
+        like = place.array
+        if writer.is_constant(place) and 0 in like.strides:
+            template = np.empty(like.shape, like.dtype)  # of which there is one element
+        else:
+            template = np.empty_like(like, subok=False)
+            if template.strides != like.strides:
+                raise NoRow
         templates.append(template)
         writer.copy(place, Spot(slot, address(template), template))
     tables = [None, *arrays, *templates]

@@ -14,6 +14,13 @@ Note [folded lines]
     half the work. What n reals come to is E[k] + w^k O[k], where E and O, the transforms of the
     even and the odd ones, are (Z[k] + conj Z[n/2 - k]) / 2 and (Z[k] - conj Z[n/2 - k]) / 2i. Back
     from half a spectrum X it is Z[k] = X[k] + conj X[n/2 - k] + i w^-k (X[k] - conj X[n/2 - k]).
+
+Note [sheets]
+    A line of r c numbers is a sheet of r rows: what its columns come to, each number times a root
+    of the line's order, and then what its rows come to, read by columns, is its transform.
+    Columns lie next to each other, so that vectors have an element of each, of one line alone; and
+    the memory of a worker has some lines of the root of the length, not as many of its whole.
+    The root for row k and column q + j is w^(k q) w^(k j): a number, and a vector from a table.
 """
 
 from __future__ import annotations
@@ -51,6 +58,7 @@ class Spectrum:
     near: bool  # lines that are transformed at once lie next to each other
     folded: bool = False  # Note [folded lines]
     in_one: bool = False  # elements of a line lie next to each other
+    sheet: str = ""  # what is transformed of one: "columns", which are then turned, or "rows"
 
     @property
     def lanes(self) -> int:
@@ -60,7 +68,7 @@ class Spectrum:
     def function(self) -> str:
         """The name of the kernel."""
         flags = ("inverse", "chirps", "near", "folded", "in_one")
-        ways = [self.way, *[flag for flag in flags if getattr(self, flag)]]
+        ways = [self.way, *[flag for flag in flags if getattr(self, flag)], *self.sheet.split()]
         return f"spectrum_{'_'.join(ways)}_{self.kind}_{self.lanes}"
 
 
@@ -87,7 +95,9 @@ class SpectrumWords(LaunchWords):
     stages: Any  # how many
     scale: Any  # the bits of a double
     table: Any  # where among the words roots begin
-    chirps: Any  # and chirps, or the roots of the unfolded length
+    chirps: Any  # and chirps, or the roots of the unfolded length, or those of a sheet's
+    across: Any  # columns of the sheet that rows are written to
+    turns: Any  # where among the words vectors of roots of a sheet begin
     pieces: Any
 
 
@@ -256,15 +266,34 @@ class SpectrumKernel:
         w.when(~alone, lambda: put(n - k, (x, -y), c))
         return x, y
 
+    def sheet_turns(self, lines: Lines) -> Callable[[V], Pair]:
+        """The roots that go with each element of a sheet's columns."""
+        w, word, lanes = self.w, self.word, lines.lanes
+        roots, (_, column) = Roots(w, "%args", word.chirps), w.split(lines.first, word.after)
+        table = w.at(w.pointer(w.address("%args") + word.turns * 8), self.kind, w.whole(0))
+
+        def turn(k: V) -> Pair:
+            x, y = roots(k * column, self.kind)
+            if lanes == 1:
+                return x, y
+            one = w.code.splat(x, lanes), w.code.splat(y, lanes)
+            return times(one, both_parts(w, table, self.kind, k, lanes))
+
+        return turn
+
     def write(self, lines: Lines) -> None:
         """The result's lines."""
         what, lanes = self.what, lines.lanes
         place, scale = self.settled(), self.scale(lanes)
+        turn = self.sheet_turns(lines) if what.sheet == "columns" else None
+        if what.sheet == "rows":
+            lines.turned()
 
         def one(k: V) -> Pair:
             x, y = self.element(place, k, lanes)
             # The second transform had its parts exchanged.
             x, y = times((y, x), self.chirp(k, lanes)) if what.chirps else (x, y)
+            x, y = (x, y) if turn is None else times((x, y), turn(k))
             x, y = (y, x) if what.inverse else (x, y)
             return x * scale, y * scale
 

@@ -28,14 +28,19 @@ class Lines:
     ) -> None:
         self.w, self.kind, self.word, self.first, self.lanes = w, what.kind, word, first, lanes
         self.near, self.in_one = what.near, what.in_one and not what.near
+        self.after = word.after
         self.source, self.target = w.pointer(word.source), w.pointer(word.out)
+
+    def turned(self) -> None:
+        """From here on lines are neighbours: they are written as the columns of a sheet."""
+        self.near, self.in_one, self.after = True, False, self.word.across
 
     def bases(self, count: V) -> list[V]:
         """Where the lines begin; of those that are neighbours, the first one."""
         starts = []
         for lane in range(1 if self.near else self.lanes):
-            before, after = self.w.split(self.first + lane, self.word.after)
-            starts.append(before * count * self.word.after + after)
+            before, after = self.w.split(self.first + lane, self.after)
+            starts.append(before * count * self.after + after)
         return starts
 
     # -- reading --------------------------------------------------------------------------------
@@ -43,7 +48,7 @@ class Lines:
     def each(self, take: Taker, *, reals: bool) -> None:
         """`take` an index and a number, all of those that there are to read."""
         bases, count = self.bases(self.word.read), self.word.read
-        after = self.word.after
+        after = self.after
         if reals:
             zero = self.w.code.const(0, self.kind, self.lanes)
             one = lambda k: take(k, (self.reals([b + k * after for b in bases]), zero))
@@ -54,7 +59,7 @@ class Lines:
 
     def each_two(self, take: Taker) -> None:
         """The same of reals, two neighbours as a number."""
-        bases, half, after = self.bases(self.word.read), self.word.padded, self.word.after
+        bases, half, after = self.bases(self.word.read), self.word.padded, self.after
 
         def one(k: V) -> None:
             x, y = (self.reals([b + (k * 2 + part) * after for b in bases]) for part in (0, 1))
@@ -109,7 +114,7 @@ class Lines:
     def fill(self, make: Maker, *, reals: bool) -> None:
         """Write what is made for each index; of reals, the first part."""
         bases, count = self.bases(self.word.written), self.word.written
-        after = self.word.after
+        after = self.after
         if reals:
             one = lambda k: self.put_reals(make(k)[0], [b + k * after for b in bases])
             self.w.loop(0, count, one)
@@ -119,7 +124,7 @@ class Lines:
 
     def fill_two(self, make: Maker) -> None:
         """The same of numbers whose parts are neighbours among reals."""
-        bases, half, after = self.bases(self.word.written), self.word.padded, self.word.after
+        bases, half, after = self.bases(self.word.written), self.word.padded, self.after
 
         def one(k: V) -> None:
             for part, value in enumerate(make(k)):

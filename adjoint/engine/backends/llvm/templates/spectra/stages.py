@@ -24,7 +24,7 @@ from adjoint.engine.compiler.schedule.steps import double_bits
 # elements are neighbours, and how far apart roots of its order are.
 LOW_BITS, LOW, HIGH, TABLE = range(4)
 RADIX, GROUPS, NEIGHBOURS, APART, STAGE = range(5)
-FIRST = 4  # the radix that most lengths begin with
+FIRST = (8, 4)  # the radices that most lengths begin with
 Pair = tuple[V, V]
 
 
@@ -53,9 +53,11 @@ def words_of(numbers: list[complex]) -> list[int]:
 
 def radices_of(n: int) -> list[int]:
     """The radices of a length's stages."""
-    radices = []
-    for radix in (FIRST, 2, 3, 5):
-        while n % radix == 0:
+    radices: list[int] = []
+    twos = (n & -n).bit_length() - 1
+    eights = twos // 3 - (twos % 3 == 1 and twos > 1)  # two fours are less work than 8 and 2
+    for radix in (8, 4, 2, 3, 5):
+        while n % radix == 0 and (radix != 8 or len(radices) < eights):
             radices.append(radix)
             n //= radix
     radix = 7
@@ -111,6 +113,17 @@ def of_four(x: list[Pair]) -> list[Pair]:
     return [add(even, odd), add(middle, apart), sub(even, odd), sub(middle, apart)]
 
 
+def of_eight(x: list[Pair]) -> list[Pair]:
+    """A transform of eight elements, of those of four even and four odd ones."""
+    even, odd = of_four(x[::2]), of_four(x[1::2])
+    (a, b), (c, d) = odd[1], odd[3]
+    odd[1] = scaled((a + b, b - a), sqrt(0.5))
+    odd[2] = turned(odd[2])
+    odd[3] = scaled((d - c, -c - d), sqrt(0.5))
+    sums = [add(p, q) for p, q in zip(even, odd, strict=True)]
+    return [*sums, *[sub(p, q) for p, q in zip(even, odd, strict=True)]]
+
+
 def of_five(x: list[Pair]) -> list[Pair]:
     """A transform of five elements."""
     c, d = cos(0.4 * pi), cos(0.8 * pi)
@@ -135,6 +148,7 @@ OF_FEW: dict[int, Callable[[list[Pair]], list[Pair]]] = {
     3: of_three,
     4: of_four,
     5: of_five,
+    8: of_eight,
 }
 
 
@@ -236,7 +250,7 @@ class TransformStages:
         """All groups of a radix whose transform is written out."""
         w = self.w
         w.loop(0, self.near, lambda q: self.few(radix, w.whole(0), q, None))
-        if radix == FIRST:
+        if radix in FIRST:
             alone = partial(self.without_neighbours, radix)
             w.either(self.near.eq(1), alone, partial(self.with_neighbours, radix))
         else:

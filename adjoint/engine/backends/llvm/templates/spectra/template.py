@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import log2, prod, sqrt
+from dataclasses import dataclass, replace
+from math import isqrt, log2, prod, sqrt
 from typing import Any
 
+import numpy as np
+
+from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
 from adjoint.engine.backends.llvm.templates.spectra import kernel, stages
 from adjoint.engine.backends.llvm.templates.spectra.kernel import Spectrum, SpectrumKernel
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
@@ -15,7 +18,9 @@ from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import is_extent
 
 KINDS = {"float32": "f32", "float64": "f64"}
+NUMPY = {"f32": np.float32, "f64": np.float64}
 PRIME = 79  # the largest radix: beyond, Note [chirps], which takes as long as that from 83 on
+LONG = 1 << 12  # elements of a line from which on it is a sheet among many lines too
 MOST = 32  # pieces, each of which has memory of its own
 
 
@@ -101,44 +106,98 @@ def powers(base: int, most: int) -> list[int]:
 def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
-    """One launch; lines are dealt out among the workers."""
+    """One launch, or two for sheets; lines are dealt out among the workers."""
     (x,), (out,), params = operands, results, node.params
     spec, dim, n, way = node.inputs[0].spec, params["dim"], params["n"], params["way"]
     shape = spec.shape if way == "half" else spec.shape[:-1]
+    after = prod(shape[dim + 1 :])
+    kind, inverse = KINDS[spec.dtype.name], params["inverse"]
+    given = Address(x.buffer, x.offset * spec.dtype.itemsize)
+    target = Address(out.buffer, out.offset * spec.dtype.itemsize)
+    lines, scale = prod(shape[:dim]) * after, scale_of(params, n)
+    rows, columns = sheet_of(n, lines, outer_tile(kind).lanes)
+    if rows and way == "whole" and after == 1:
+        between = PlannedBuffer(ARENA, spec.dtype, 2 * lines * n, name="sheets")
+        one = Spectrum(kind, way, inverse, chirps=False, near=True, sheet="columns")
+        two = Spectrum(kind, way, inverse, chirps=False, near=False, in_one=True, sheet="rows")
+        first = Passed(one, lines * columns, columns, rows, 1.0, across=columns, circle=n)
+        second = Passed(two, lines * rows, 1, columns, scale, across=rows)
+        return [
+            launch(spec.dtype, first, given, Address(between), x.buffer, between),
+            launch(spec.dtype, second, Address(between), target, between, out.buffer),
+        ]
     radices = stages.radices_of(n)
     chirps = max(radices, default=1) > PRIME
-    after = prod(shape[dim + 1 :])
-    folded = n % 2 == 0 and not chirps and (way == "half" or (way == "back" and params["inverse"]))
-    what = described(KINDS[spec.dtype.name], way, params["inverse"], chirps, after, folded)
-    length = smooth(2 * n - 1) if chirps else n // 2 if folded else n
-    radices = radices if length == n else stages.radices_of(length)
+    folded = n % 2 == 0 and not chirps and (way == "half" or (way == "back" and inverse))
+    what = described(kind, way, inverse, chirps, after, folded)
     circle = 2 * n if chirps else n if folded else 0
-    more, table, chirps_at = program_words(length, radices, circle)
-    lines = prod(shape[:dim]) * after
-    pieces = min(-(-lines // what.lanes), MOST)
+    passed = Passed(what, lines, after, n, scale, circle=circle, read=shape[dim])
+    return [launch(spec.dtype, passed, given, target, x.buffer, out.buffer)]
+
+
+def sheet_of(n: int, lines: int, lanes: int) -> tuple[int, int]:
+    """Rows and columns of a line as a sheet, as many as whole vectors; zeros: it stays a line.
+
+    Many lines are transformed side by side while the nearer memory holds as many as lanes.
+    """
+    if n % (lanes * lanes) or (lines >= lanes and n < LONG) or max(stages.radices_of(n)) > PRIME:
+        return 0, 0
+    found = [r for r in range(lanes, isqrt(n) + 1, lanes) if n % r == 0 and n // r % lanes == 0]
+    return (found[-1], n // found[-1]) if found else (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Lines that one launch transforms."""
+
+    what: Spectrum
+    lines: int
+    after: int
+    n: int
+    scale: float
+    across: int = 0  # Note [sheets]
+    circle: int = 0  # the order of the second table of roots
+    read: int = 0  # elements of a line, if not n
+
+
+def launch(
+    dtype: Any, of: Passed, given: Address, target: Address, source: Any, result: Any
+) -> Launch:
+    """The launch for some lines."""
+    what, n = of.what, of.n
+    length = smooth(2 * n - 1) if what.chirps else n // 2 if what.folded else n
+    more, table, second = program_words(length, stages.radices_of(length), of.circle)
+    turns = kernel.SpectrumWords.word_count() + len(more)
+    if what.sheet == "columns":
+        more += sheet_words(what, n, of.circle)
+    pieces = min(-(-of.lines // what.lanes), MOST)
     room = kernel.room_of(what, length)
-    work = PlannedBuffer(ARENA, spec.dtype, pieces * room, name="lines")
-    scale = scale_of(params, n) / (length if chirps else 1)
+    work = PlannedBuffer(ARENA, dtype, pieces * room, name="lines")
     words = kernel.SpectrumWords(
-        out=Address(out.buffer, out.offset * spec.dtype.itemsize),
-        source=Address(x.buffer, x.offset * spec.dtype.itemsize),
-        work=Address(work), room=room, lines=lines, after=after, read=shape[dim],
-        written=n // 2 + 1 if way == "half" else n, length=n, padded=length,
-        stages=len(radices), scale=double_bits(scale), table=table, chirps=chirps_at,
-        pieces=pieces,
+        out=target, source=given, work=Address(work), room=room, lines=of.lines, after=of.after,
+        read=of.read or n, written=n // 2 + 1 if what.way == "half" else n, length=n,
+        padded=length, stages=len(stages.radices_of(length)),
+        scale=double_bits(of.scale / (length if what.chirps else 1)), table=table, chirps=second,
+        across=of.across, turns=turns, pieces=pieces,
     )  # fmt: skip
-    return [
-        Launch(
-            function=what.function,
-            text=lambda name: SpectrumKernel(what).text(name),
-            words=[*words.listed(), *more],
-            reads=(whole(x.buffer),),
-            writes=(whole(out.buffer), whole(work)),
-            pieces=pieces,
-            cost=lines * length * (4 + 3 * log2(length + 1)) * (3 if chirps else 1),
-            label=sized("fft", lines, n),
-        )
-    ]
+    return Launch(
+        function=what.function,
+        text=lambda name: SpectrumKernel(what).text(name),
+        words=[*words.listed(), *more],
+        reads=(whole(source),),
+        writes=(whole(result), whole(work)),
+        pieces=pieces,
+        cost=of.lines * length * (4 + 3 * log2(length + 1)) * (3 if what.chirps else 1),
+        label=sized("fft", of.lines, n),
+    )
+
+
+def sheet_words(what: Spectrum, rows: int, order: int) -> list[int]:
+    """Words of both parts of the roots by which lanes of a sheet's columns differ, row by row."""
+    turns = np.array([[stages.root(k * j, order) for j in range(what.lanes)] for k in range(rows)])
+    parts = np.stack([turns.real, turns.imag], 1).astype(NUMPY[what.kind])
+    listed: list[int] = parts.reshape(-1).view(np.int64).tolist()
+    return listed
 
 
 def in_order(place: Place) -> bool:
