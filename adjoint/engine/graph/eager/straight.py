@@ -347,8 +347,11 @@ def is_spread(node: Node) -> bool:
 
 
 def is_much(node: Node) -> bool:
-    """Whether an operation on few elements is a fragment all the same."""
-    if not node.record.large:
+    """Whether an operation on few elements is a fragment all the same.
+
+    Conversions have the same bits either way.
+    """
+    if not node.record.large or node.record is CAST:
         return False
     specs = [x.spec for x in node.inputs if x.__class__ is Value]
     if any(spec.dtype.is_half and prod(spec.shape) >= HALVES for spec in specs):

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.kernels.order import ties
 from adjoint.engine.backends.array.kernels.order.search import FEW
-from adjoint.engine.backends.array.kernels.order.ties import SHORT
 from adjoint.engine.backends.llvm.small import order_loops
 from adjoint.engine.backends.llvm.small.operations import pick, reduce, select, ufunc_of, without
 from adjoint.engine.backends.llvm.small.order_loops import DESCENDING, DISTINCT
@@ -60,7 +60,9 @@ def part(x: Spot, dim: int, start: int, stop: int) -> Spot:
 def write_argsort(
     w: RowWriter, out: Array, x: Spot, dim: int, descending: bool, stable: bool = True
 ) -> Spot:
-    flags = DESCENDING * descending + DISTINCT * (not stable)
+    a = x.array
+    by_pytorch = ties.in_sort(a.size, a.shape[dim] if a.ndim else 1, stable)
+    flags = DESCENDING * descending + DISTINCT * by_pytorch
     return w.copy(ordered(w, x, dim, flags), w.scratch(out))
 
 
@@ -87,7 +89,7 @@ def write_argmedian(w: RowWriter, out: Array, x: Spot, dim: int, omit: bool) -> 
 
 @writes(sort.ARGMODE)
 def write_argmode(w: RowWriter, out: Array, x: Spot, dim: int) -> Spot:
-    if not 0 < x.array.shape[dim] <= SHORT:  # of equals in longer ones PyTorch has an order
+    if not 0 < x.array.shape[dim] <= ties.SHORT:  # of equals in longer ones PyTorch has an order
         raise NoRow
     return along(w, "mode", x, w.scratch(out), dim, 0)
 
