@@ -112,6 +112,21 @@ CASES: dict[str, LaunchCase] = {
     "cat": (lambda x, y: ad.cat((x, y.T, x[:2])), (draw(4, 5), draw(5, 3)), 1, 4),
     "cat of many": (lambda x: ad.cat(x.tensor_split(11, 1), 1), (draw(4, 40),), 2, None),
     "stack": (lambda x, y: ad.stack((x, y.T), 1), (draw(4, 5), draw(5, 4)), 1, 1),
+    **{
+        f"{name} of numbers": (
+            lambda x, name=name: getattr(ad, name)(20, device=x.device), (draw(3),), 2, None
+        )
+        for name in (
+            "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"
+        )
+    },
+    "frequencies": (lambda x: ad.fft.rfftfreq(9, 0.5, device=x.device), (draw(3),), 1, None),
+    "masked put": (
+        lambda x, v: x.index_put((x > 0,), v), (draw(4, 5), draw()), 2, 4
+    ),
+    "masked put of columns": (
+        lambda x, v: x.T.index_put_((x.T > 0,), v), (whole(9, 4, 5) - 4, whole(99)), 3, None
+    ),
     "masked_scatter": (
         lambda x, y: x.masked_scatter(x > 0, y), (draw(4, 5), draw(30)), 4, 10
     ),

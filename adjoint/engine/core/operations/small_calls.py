@@ -161,7 +161,8 @@ ON_DEVICE = DEVICE_ONLY.union(
 ) - frozenset("conv1d conv2d conv3d unfold cdist".split())
 # Those that make a tensor of numbers alone, where they are told (Note [made on a device]).
 MAKING = frozenset(
-    "arange empty eye full linspace logspace normal ones rand randint randn tril_indices "
+    "arange bartlett_window blackman_window empty eye fftfreq full hamming_window hann_window "
+    "kaiser_window linspace logspace normal ones rand randint randn rfftfreq tril_indices "
     "triu_indices zeros".split()
 )
 # What native code finds there before Python looks at arguments (Note [calls heard before]): these

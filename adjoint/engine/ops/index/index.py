@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.dtype import bool_, int32, int64, uint8
 from adjoint.engine.core.errors import BoundsError, DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import linear
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.result_layouts import block_position
 from adjoint.engine.core.spec import Spec, broadcast_shapes
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.convert import lying_as
 
 if TYPE_CHECKING:
@@ -275,6 +277,24 @@ def same_dtype(name: str, x: Tensor, source: Tensor) -> None:
         )
 
 
+def _is_filled(x: Tensor, indices: Sequence[Any], values: Tensor) -> bool:
+    """Whether one number goes where a mask of all elements holds, on a GPU in eager mode.
+
+    Else positions are counted first, for which the host waits.
+    """
+    if len(indices) != 1 or not is_tensor(mask := indices[0]) or not CONTEXT.settled:
+        return False
+    there = all(t._array.__class__ in DEVICE_LAYOUTS for t in (x, mask, values))
+    return (
+        there
+        and mask.dtype is bool_
+        and bool(mask.ndim)
+        and mask.shape == x.shape
+        and not values.ndim
+        and x.device == mask.device == values.device
+    )
+
+
 @public(method=True, inplace=True, numbers="elements")
 def index_put(
     input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
@@ -287,6 +307,8 @@ def index_put(
     tensor([2., 0., 1.])
     """
     same_dtype("index_put", input, values)
+    if not accumulate and _is_filled(input, indices, values):
+        return lying_as(input, input.masked_fill(indices[0], values))
     x, indices = with_dims_for_truths(input, indices)
     dims, picks = resolve_indices(x, indices)
     if not dims:
