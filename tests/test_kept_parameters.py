@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import adjoint as ad
 from adjoint.engine.backends.llvm.program import lasting
@@ -479,6 +481,31 @@ def test_a_change_is_seen(name: str) -> None:
         del alive
 
 
+# What can be done again and again, in any order, to a network that is still the same modules.
+REPEATED = sorted(
+    set(CHANGES)
+    - {"by_a_parametrization", "by_weight_norm", "by_pruning", "by_another_dtype_and_back"}
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(REPEATED), st.integers(0, 2)), min_size=2, max_size=5))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+def test_changes_in_any_order_are_seen(changes: list[tuple[str, int]]) -> None:
+    """With calls between them or none, and with all that earlier ones gave still there."""
+    model, x, alive = network(), image(), []
+    compiled = ad.compile(model)
+    with ad.no_grad():
+        compiled(x)
+        for name, calls in changes:
+            alive.append(CHANGES[name](model))
+            for _ in range(calls):
+                wanted = model(x)
+                scale = wanted.abs().max().clamp(min=1)
+                ad.testing.assert_close(
+                    compiled(x) / scale, wanted / scale, rtol=1e-4, atol=1e-4, equal_nan=True
+                )
+
+
 OUTSIDE = {
     "numpy": lambda w: w.detach().numpy(),
     "dlpack": lambda w: np.from_dlpack(w.detach()),
@@ -512,6 +539,24 @@ def test_an_array_given_to_a_tensor_is_still_its_owners() -> None:
             array[k] = k
             ad.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
     assert COUNTS["kept"] == 0
+
+
+def test_writes_by_the_tensor_whose_data_it_has() -> None:
+    """`p.data = other`: each counts its own writes, to the memory of both."""
+    model, x = network(), image()
+    other = ad.randn_like(first(model))
+    first(model).data = other
+    compiled = ad.compile(model)
+    with ad.no_grad():
+        for _ in range(3):
+            ad.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+            other.mul_(2)
+            ad.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+        assert COUNTS["kept"] == 0
+        del other
+        for _ in range(2):
+            ad.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+    assert COUNTS["kept"] == 1
 
 
 def test_an_alias_that_is_gone_stands_for_one_write() -> None:
