@@ -6,6 +6,7 @@ import copy
 import ctypes
 import gc
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -288,6 +289,58 @@ def through_dlpack_and_back(model: Any) -> None:
 def through_an_address(model: Any) -> None:
     address = ctypes.c_void_p(first(model).data_ptr())
     ctypes.cast(address, ctypes.POINTER(ctypes.c_float))[0] = 7
+
+
+@change
+def through_an_address_that_a_compiled_function_gives(model: Any) -> None:
+    address, _ = ad.compile(lambda x: (first(model).data_ptr(), x + 1))(ad.ones(1))
+    pointer = ctypes.cast(ctypes.c_void_p(address), ctypes.POINTER(ctypes.c_float))
+    for k in range(27):
+        pointer[k] = 3
+
+
+@change
+def through_data_that_a_compiled_function_gives(model: Any) -> None:
+    data, _ = ad.compile(lambda x: (first(model).data, x + 1))(ad.ones(1))
+    data.mul_(2)
+
+
+@change
+def through_a_view_that_a_compiled_function_gives(model: Any) -> None:
+    view, _ = ad.compile(lambda x: (first(model).detach()[1:], x + 1))(ad.ones(1))
+    view.mul_(2)
+
+
+@change
+def through_numpy_in_a_compiled_function(model: Any) -> None:
+    array, _ = ad.compile(lambda x: (first(model).detach().numpy(), x + 1))(ad.ones(1))
+    array *= 2
+
+
+@change
+def by_a_compiled_function_that_sets_data(model: Any) -> None:
+    def replace(x: Any) -> Any:
+        first(model).data = x * 2
+        return x + 1
+
+    ad.compile(replace)(ad.ones_like(first(model)))
+
+
+@change
+def by_a_compiled_function_of_another_backend(model: Any) -> None:
+    ad.compile(lambda: first(model).mul_(2), backend="interpret")()
+
+
+@change
+def by_graph_breaks(model: Any) -> None:
+    def write(x: Any) -> Any:
+        if float(x.sum()) > 0:
+            first(model).mul_(2)
+        return x + 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ad.compile(write, fullgraph=False)(ad.ones(1))
 
 
 @change

@@ -9,6 +9,7 @@ from typing import Any
 from adjoint.engine.capture.program.sharing import base_of
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.watching import show
 
 
 def _base(tensor: Tensor) -> Any:
@@ -35,6 +36,7 @@ def _memory(tensor: Tensor) -> Any:
 
 def _address(tensor: Tensor) -> Any:
     array = tensor._array
+    show(tensor._storage)  # the function has the address
     return HOOKS.array.address(array) if array.size else 0
 
 
