@@ -68,7 +68,7 @@ class Task:
         """An eager step after a fault, which gives its line, changes nothing until it is told."""
         before = self.state()
         line = fault()
-        told(line, lambda: (self.step(self.good), ad.cuda.synchronize()))
+        told(line, lambda: waited(self.step, self.good))
         same(self.state(), before)
         self.step(self.good)
         assert not np.array_equal(self.state()[1], before[1])  # as ever
@@ -90,6 +90,12 @@ def line_here(back: int = 0) -> int:
     assert frame is not None
     assert frame.f_back is not None
     return frame.f_back.f_lineno - back
+
+
+def waited(call: Callable[..., Any], *given: Any) -> None:
+    """A call, and what it launched."""
+    call(*given)
+    ad.cuda.synchronize()
 
 
 def told(line: int, wait: Callable[[], Any], index: int = 7) -> None:
@@ -217,7 +223,7 @@ def first_alone() -> None:
     told(line, ad.cuda.synchronize)
     task.table[task.bad + 5]
     line = line_here(1)
-    told(line, lambda: (picks(task.bad), ad.cuda.synchronize()), 12)
+    told(line, lambda: waited(picks, task.bad), 12)
 
 
 def another_thread() -> None:
