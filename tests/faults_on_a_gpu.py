@@ -198,6 +198,32 @@ def compiled_alone() -> None:
     same(task.state(), before)
 
 
+def counts_of_steps() -> None:
+    """The host counts steps that were done, whichever of several failed and whoever failed it."""
+    task = Task(ad.optim.AdamW)
+    step = ad.compile(task.step)
+    for _ in range(3):
+        step(task.good)
+    weight, done = task.net[1].weight, 3
+    for bad in range(3):
+        for eager in (False, True):
+
+            def steps(bad: int = bad, eager: bool = eager) -> None:
+                for k in range(4):
+                    if k == bad and eager:
+                        task.table[task.bad]
+                    step(task.bad if k == bad and not eager else task.good)
+
+            line = steps.__code__.co_firstlineno + (3 if eager else 4)
+            told(line, lambda steps=steps: waited(steps))  # type: ignore[misc]
+            done += bad
+            assert task.optimizer.state[weight]["step"].item() == done, (bad, eager)
+            step(task.good)
+            ad.cuda.synchronize()
+            done += 1
+    assert task.optimizer.state[weight]["step"].item() == done
+
+
 def eager_before_eager() -> None:
     task = Task(ad.optim.AdamW)
     for _ in range(3):
@@ -329,6 +355,7 @@ EVERYWHERE: dict[str, Callable[[], None]] = {
     "compiled, then eager SGD": lambda: compiled_before_eager(ad.optim.SGD),
     "compiled, then compiled": compiled_before_compiled,
     "compiled": compiled_alone,
+    "counts": counts_of_steps,
     "eager": eager_before_eager,
     "the first": first_alone,
     "a thread": another_thread,
