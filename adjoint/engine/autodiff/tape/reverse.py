@@ -22,6 +22,7 @@ from adjoint.engine.autodiff.tape.node import (
     edge_of,
     sequence_now,
 )
+from adjoint.engine.autodiff.tape.packing import pack_saved
 from adjoint.engine.autodiff.tape.tape import attach, keep_overwritten
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.layout import strided
@@ -35,6 +36,7 @@ from adjoint.engine.tensor.writing.mutation import payload
 HOOKS.attach = attach
 HOOKS.attach_constant = attach_constant
 HOOKS.keep_overwritten = keep_overwritten
+HOOKS.pack_saved = pack_saved
 HOOKS.sequence_now = sequence_now
 
 

@@ -74,9 +74,49 @@ def is_calm(record: Record, operands: tuple[Any, ...]) -> bool:
     return bool(tensors) and all(array.__class__ is ndarray for array in tensors)
 
 
+def is_packed_alone(record: Record) -> bool:
+    """Whether hooks for what the tape saves are all that is on, and an operation is one node.
+
+    Note [packing afterwards]
+        Hooks see what is saved, and nothing else of an operation. So it runs as it does without
+        them, natively where it can, and what its node saved is packed when it is there.
+    """
+    get = CONTEXT.__dict__.get
+    return (
+        bool(get("saved_hooks"))
+        and record.compose is None
+        and record.attach is None
+        and not (
+            get("levels")
+            or get("inference")
+            or get("autocast") is not None
+            or get("capture") is not None
+            or get("anomaly")
+            or get("reference")
+            or get("observers")
+            or get("takers")
+        )
+    )
+
+
+def bind_packed(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Perform an operation, then pack what its node saved (Note [packing afterwards])."""
+    context = CONTEXT
+    since, hooks = HOOKS.sequence_now(), context.saved_hooks
+    context.saved_hooks, context.settled, context.plain = (), True, True
+    try:
+        outs = HOOKS.run(record, operands, params)
+    finally:
+        context.saved_hooks, context.settled, context.plain = hooks, False, False
+    HOOKS.pack_saved(outs, since)
+    return outs
+
+
 def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Perform an operation in a context that is not plain."""
     context = CONTEXT
+    if context.saved_hooks and is_packed_alone(record):
+        return bind_packed(record, with_plain_numbers(operands), params)
     if (
         context.inferring
         and not context.grad_enabled

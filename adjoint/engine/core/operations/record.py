@@ -313,6 +313,9 @@ class Hooks:
     attach_constant: Callable[..., Any] = _unset  # a tracked tensor overwritten by a constant
     sequence_now: Callable[..., Any] = _unset  # the tape's clock
     keep_overwritten: Callable[..., Any] = _unset  # what an in-place operation saved of its target
+    pack_saved: Callable[..., Any] = (
+        _unset  # what nodes saved, by the hooks of `saved_tensors_hooks`
+    )
     keep_retaining: Callable[..., Any] = _unset  # a non-leaf that keeps its gradient was rewritten
     assign_out: Callable[..., Any] = _unset  # the `out=` protocol
     find_method: Callable[..., Any] = _unset  # a Tensor method of a family not loaded yet
