@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import adjoint as ad
-from adjoint.engine.backends.llvm.small import calls, loops
+from adjoint.engine.backends.llvm.small import loops, rows
 from adjoint.engine.core.operations.listing import (
     LISTED,
     PART_AT,
@@ -59,7 +59,7 @@ def kind(rng: random.Random) -> Kind:
 
 
 def entry_of(kind: Kind, answer: Any) -> Any:
-    return calls.called(lambda *_: answer, *kind, True, of="tensors")
+    return rows.called(lambda *_: answer, *kind, True, of="tensors")
 
 
 def listed(kinds: list[Kind]) -> tuple[Any, ...]:

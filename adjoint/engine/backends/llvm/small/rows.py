@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy import ndarray
@@ -30,6 +30,7 @@ from adjoint.engine.backends.array.casting import cast_operand, make_plan
 from adjoint.engine.backends.array.executor import pattern
 from adjoint.engine.backends.array.kernels.elementwise.layouts import as_first
 from adjoint.engine.backends.array.quiet import quietly
+from adjoint.engine.backends.array.straight import same_arrays
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop, inner_loop_of
 from adjoint.engine.backends.llvm.small import comparing, inner_loops, loops
@@ -39,6 +40,13 @@ from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.ops.create.creation import FULL
 
 Array = Any
+# What a function is of, as native code is told: arrays, and gives arrays; tensors, and gives
+# tensors, whether they are on the tape or not; tensors off the tape, and gives arrays.
+Of = Literal["arrays", "tensors", "tensors to arrays"]
+FUNCTIONS: dict[Of, Any] = {"arrays": None, "tensors": False, "tensors to arrays": True}
+Given = tuple[
+    Sequence[Any], dict[str, Any], bool
+]  # operands, parameters, whether it has one result
 MOST = 1 << 13  # elements of a value: beyond, NumPy's preparations take no time that matters
 ROWS = 2048  # of a program
 ONE_OF_A_KIND = (1, 2)  # dtypes that are one object each: NumPy's own, and those it was told of
@@ -474,3 +482,51 @@ def wanted_and_slots(
 def literals_of(operands: Sequence[Any], slots: dict[int, int]) -> tuple[Any, ...]:
     """The operands that are no tensors and have no slots."""
     return tuple([None if k in slots else x for k, x in enumerate(operands)])
+
+
+def entry_of(
+    rows: Callable[..., Any] | None,
+    kernels: Callable[..., Any],
+    arrays: Sequence[Array],
+    given: Given,
+    *,
+    of: Of = "tensors",
+) -> tuple[Any, ...] | None:
+    """What `meet_call` compares and runs: rows where they do the same, else the kernels.
+
+    Without rows, what is in the kernels' place is the function that `of` says.
+    """
+    operands, params, single = given
+    native = loops.native()
+    if native is None or native.meet_call is None:
+        return None
+    if rows is None:
+        return called(kernels, operands, params, single, of)
+    want = kernels(*arrays)
+    try:
+        walked = rows(arrays)
+        results = walked.run(*arrays)
+        if results is not None and same_arrays(results, want):
+            entry: tuple[Any, ...] | None = walked.entry(
+                operands, params, single, [True] * len(want)
+            )
+            return entry
+    except NoRow:
+        pass
+    return called(kernels, operands, params, single)
+
+
+def called(
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    params: dict[str, Any],
+    single: bool,
+    of: Of = "arrays",
+) -> tuple[Any, ...] | None:
+    """The same of a function in the place of makers; in that of words, what it is a function of."""
+    described = wanted_and_slots(operands, params)
+    if described is None:
+        return None
+    wanted, slots, alive = described
+    literals = literals_of(operands, slots)
+    return FUNCTIONS[of], wanted, literals, (*params,), (*params.values(),), single, function, alive
