@@ -94,12 +94,17 @@ def coordinates(x: Any) -> Any:
     return out.T
 
 
-def nonzero_rows(x: Tensor) -> Any:
-    """`NONZERO`; of a constant (a mask written as a list) also while a function is recorded."""
+def is_found_at_once(x: Tensor) -> bool:
+    """Whether a tensor has so few elements that looking for others who care takes longest."""
     elements = x._array
     few = elements.__class__ is ndarray and elements.ndim and elements.size <= FEW
-    if few and may_be_small(x):
-        return HOOKS.array.wrap(coordinates(elements))
+    return bool(few) and may_be_small(x)
+
+
+def nonzero_rows(x: Tensor) -> Any:
+    """`NONZERO`; of a constant (a mask written as a list) also while a function is recorded."""
+    if is_found_at_once(x):
+        return HOOKS.array.wrap(coordinates(x._array))
     capture = CONTEXT.capture
     known = None if capture is None or x._storage.level is not None else capture.known(x)
     if capture is None or known is None:
@@ -121,6 +126,8 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     need_tensor("nonzero", input)
     if not as_tuple:
         return nonzero_rows(input)
+    if is_found_at_once(input):
+        return tuple([HOOKS.array.wrap(places.copy()) for places in input._array.nonzero()])
     rows = nonzero_rows(input if input.ndim else input.reshape(1))
     return tuple(rows.unbind(1))
 

@@ -101,7 +101,7 @@ def unique(
         raise TypeError(f"unique: sorted must be bool, received {sorted!r}. Give dim by its name.")
     alone = dim is None and not (return_inverse or return_counts)
     there = input.device.type == "cuda" or (
-        input.device.type == "cpu" and not input.dtype.is_inexact
+        input.device.type == "cpu" and not input.dtype.is_complex
     )
     if alone and CONTEXT.plain and there:
         refuse_complex("unique", input)

@@ -41,6 +41,7 @@ from adjoint.engine.ops.products.linear import LINEAR
 from adjoint.engine.ops.products.matmul import MATMUL
 from adjoint.engine.ops.reduce import extremes, reduction
 from adjoint.engine.ops.shape import convert, join, views
+from adjoint.engine.tensor.tensor import DTYPE_OF
 
 # What NumPy begins a sum with: it decides the sign of a sum of zeros.
 _NOTHING = np.add.reduce(np.array([-0.0], np.float32))
@@ -265,9 +266,15 @@ def write_amin(w: RowWriter, out: Array, x: Spot, dims: tuple[int, ...], keepdim
 
 
 def product(w: RowWriter, x: Spot, y: Spot) -> Spot:
-    """np.matmul of matrices, or of stacks of them."""
+    """np.matmul of matrices, or of stacks of them; of halves in float32, as the kernel does."""
     a, b = x.array, y.array
-    if a.dtype != b.dtype or a.dtype.char not in "fd" or min(a.ndim, b.ndim) < 2:
+    if a.dtype != b.dtype or min(a.ndim, b.ndim) < 2:
+        raise NoRow
+    if DTYPE_OF[a.dtype].is_half:
+        wide = [w.copy(p, w.scratch(p.array, np.dtype(np.float32))) for p in (x, y)]
+        sums = product(w, *wide)
+        return w.copy(sums, w.scratch(sums.array, a.dtype))
+    if a.dtype.char not in "fdFD":
         raise NoRow
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     place = w.scratch(np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype))
@@ -300,7 +307,7 @@ def write_linear(w: RowWriter, out: Array, x: Spot, y: Spot, z: Spot | None = No
     result = result.seen(result.array.reshape(out.shape))
     if z is None:
         return result
-    if z.array.dtype != out.dtype or z.array.ndim > out.ndim:
+    if z.array.dtype != out.dtype or z.array.ndim > out.ndim or out.dtype.char not in "fd":
         raise NoRow
     return w.ufunc(np.add, result, result, z)
 

@@ -117,6 +117,11 @@ def unique_values(xp: Any, x: Array, neighbours: bool = False) -> Array:
         fresh = np.ones(line.shape, bool)
         np.not_equal(line[1:], line[:-1], out=fresh[1:])
         return line[fresh]
+    if xp is np and x.dtype.kind == "f" and x.size < sort.ARGSORT.large:
+        line = np.sort(widen(x), axis=None, kind="stable")  # of 0.0 and -0.0 the first one stays
+        fresh = np.ones(line.shape, bool)
+        np.not_equal(line[1:], line[:-1], out=fresh[1:])
+        return line[fresh].astype(x.dtype, copy=False)
     if not on_device(xp) or x.dtype.kind == "c":
         return unique_(xp, x, None)[0]
     flat = widen(x).reshape(-1)
