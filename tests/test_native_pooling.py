@@ -276,3 +276,32 @@ def test_sizes_that_stay_keep_their_elements(kind: str, compiled: bool) -> None:
     if kind != "bytes":
         x[0, 0, 3, 2] = float("inf")
         assert ad.equal(fn(x, 1.0, 1.0), x)
+
+
+@pytest.mark.parametrize(
+    ("shape", "window", "step", "padding"),
+    [
+        ((1, 3, 17, 19), 3, 2, 1),
+        ((2, 2, 8, 8), 2, 2, 0),
+        ((1, 2, 9, 40), 5, 1, 2),
+        ((1, 2, 30, 17), 3, 3, 1),
+        ((1, 4, 7, 6, 5), 3, 2, 1),
+        ((1, 4, 23), 4, 2, 2),
+    ],
+)
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
+def test_the_largest_alone_are_those_whose_places_are_told(
+    shape: tuple[int, ...], window: int, step: int, padding: int, dtype: ad.dtype
+) -> None:
+    """A kernel that need not say where they are finds the same, NaN and infinities among them."""
+    pool = {3: F.max_pool1d, 4: F.max_pool2d, 5: F.max_pool3d}[len(shape)]
+    x = ad.randn(*shape, dtype=dtype)
+    x.view(-1)[::11] = float("-inf")
+    x.view(-1)[::23] = float("nan")
+    x.view(-1)[3::29] = float("inf")
+    alone = ad.compile(lambda x: pool(x, window, step, padding))
+    told = ad.compile(lambda x: pool(x, window, step, padding, return_indices=True))
+    ad.testing.assert_close(alone(x), told(x)[0], rtol=0, atol=0, equal_nan=True)
+    ad.testing.assert_close(
+        alone(x), pool(x, window, step, padding), rtol=0, atol=0, equal_nan=True
+    )

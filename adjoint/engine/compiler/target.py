@@ -44,6 +44,8 @@ class Template:
     begins: int | None = None
     # Operands that may be zeros nobody has written: their places are then None.
     zeros: frozenset[int] = frozenset()
+    # Results that it need not make: their places are None where nobody reads them.
+    optional: frozenset[int] = frozenset()
     # Places other than row-major ones that it can write its result to.
     writes_to: Callable[[Place], bool] | None = None
     # Parts of another value that it can write its result to, its `parts` among them.

@@ -137,15 +137,17 @@ class Watch:
         self.latest: Any = None  # what had happened last when all were found to be watched
         self.joins = 0
 
-    def state(self) -> list[int] | None:
-        """Numbers that are others after a write; None: that cannot be said."""
+    def state(self, before: list[int] | None = None) -> list[int] | None:
+        """Numbers that are others after a write; None: that cannot be said.
+
+        Where nothing has changed since, it is what it was `before` itself.
+        """
         if self.latest is not EVENTS.latest and not self._look():
             return None
-        state = [*map(_versions, self.storages)]
-        if min(state, default=0) < 0:  # such count no writes
-            return None
-        state.append(self.joins)
-        return state
+        state = [*map(_versions, self.storages), self.joins]
+        if state == before:
+            return before
+        return None if min(state) < 0 else state  # storages that count no writes
 
     def _look(self) -> bool:
         """Whether all of it is watched, and by now the same memory."""

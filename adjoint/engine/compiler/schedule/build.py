@@ -103,7 +103,7 @@ class PlanBuilder:
             return [] if kernel is None else [self.loop_step(unit, kernel, self.work(unit))]
         if unit.kind == "template":
             operands = [self.operand(x) for x in node.inputs]
-            results = [self.places[v] for v in node.outputs]
+            results = [None if self.is_unmade(unit, v) else self.places[v] for v in node.outputs]
             work = self.work(unit)
             steps = self.template_steps(unit, operands, results, work)
             for step in steps:
@@ -141,7 +141,7 @@ class PlanBuilder:
         return step
 
     def template_steps(
-        self, unit: Unit, operands: list[Any], results: list[Place], work: PlannedWork
+        self, unit: Unit, operands: list[Any], results: list[Any], work: PlannedWork
     ) -> list[Any]:
         """A template's launches, its epilogue in the last of them or after it."""
         node, setting = unit.nodes[0], self.setting
@@ -164,8 +164,16 @@ class PlanBuilder:
         results = [
             value for node in unit.nodes for value in node.outputs if value is not unit.hidden
         ]
+        results = [value for value in results if not self.is_unmade(unit, value)]
         stores = [(value, self.places[value]) for value in results if value in self.places]
         return PlannedWork(unit.nodes, stores, self.fusion, self.place_of)
+
+    def is_unmade(self, unit: Unit, value: Value) -> bool:
+        """Whether a template need not make a result of its node, since nobody reads it."""
+        node = unit.nodes[0]
+        if unit.kind != "template" or value.node is not node or value in self.placing.readers:
+            return False
+        return node.outputs.index(value) in self.setting.template(node.record.name).optional
 
     def operand(self, x: Any) -> Any:
         """A template's operand: a place, a number, or None for what needs no memory."""

@@ -36,8 +36,8 @@ class Lasting:
         a write meanwhile, or an error, has it made again.
         """
         origin = self.arena.origin
-        self.now = now = self.watch.state()
-        changed = now is None or now != self.made or origin != self.origin
+        self.now = now = self.watch.state(self.made)
+        changed = now is None or now is not self.made or origin != self.origin
         if changed:
             self.made = None
         if changed is not self.byte or origin != self.origin:

@@ -79,8 +79,9 @@ class PoolingWindow:
 class MaxPool:
     """Writes the kernel of `PoolingWords`."""
 
-    def __init__(self, kind: str, number: str, step: int, lanes: int) -> None:
+    def __init__(self, kind: str, number: str, step: int, lanes: int, tells: bool) -> None:
         self.kind, self.number, self.step, self.lanes = kind, number, step, lanes
+        self.tells = tells  # where the largest are
         self.w = w = CodeWriter()
         fixed, of_window = PoolingWords.word_count(), WindowWords.word_count()
         words = w.words(fixed + RANK * of_window)
@@ -88,6 +89,8 @@ class MaxPool:
         self.source, self.target, self.at = map(w.pointer, (word.source, word.target, word.at))
         windows = [WindowWords.named(words[fixed + d * of_window :]) for d in range(RANK)]
         self.dims = [PoolingWindow(w, window) for window in windows]
+        _, high, wide = self.dims
+        self.steps = (wide.source * high.source, wide.source, w.whole(1))
 
     def text(self, name: str) -> Text:
         w = self.w
@@ -139,44 +142,50 @@ class MaxPool:
     ) -> None:
         """The largest of `lanes` neighbouring windows: the first of equal ones, NaN before all."""
         w, kind = self.w, self.kind
-        deep, high, wide = self.dims
-        rows = wide.source * high.source
+        wide = self.dims[2]
+        windows = list(zip(self.dims, (zs, ys, xs), self.steps, strict=True))
+        first = w.whole(0)
+        for dim, (start, low, _), step in windows:
+            first = first + (start + low * dim.dilation) * step
 
-        def place(t: tuple[V, V, V]) -> V:
-            z, y, x = t
-            return (zs[0] + z * deep.dilation) * rows + (
-                (ys[0] + y * high.dilation) * wide.source + xs[0] + x * wide.dilation
-            )
-
-        first = place((zs[1], ys[1], xs[1]))
-
-        def better(z: V, y: V, x: V, best: V, chosen: V) -> list[V]:
-            here = place((z, y, x))
+        def better(here: V, best: V, *chosen: V) -> list[V]:
             element = self.load(source, here, lanes)
             larger = (element > best) | element.isnan()
             offset = w.code.splat((here - first).convert(self.number), lanes)
-            return [select(larger, element, best), select(larger, offset, chosen)]
+            return [select(larger, element, best), *(select(larger, offset, c) for c in chosen)]
 
-        begin = [w.code.const(float("-inf"), kind, lanes), w.code.const(0, self.number, lanes)]
-        best, chosen = self.nested((zs, ys, xs), better, begin)
+        lowest = w.code.const(float("-inf"), kind, lanes)
+        if not self.tells:
+            w.store(self.nested(windows, better, [lowest])[0], self.target, to)
+            return
+        begin = [lowest, w.code.const(0, self.number, lanes)]
+        best, chosen = self.nested(windows, better, begin)
         w.store(best, self.target, to)
         at = chosen.convert("i64") + w.code.splat(first, lanes)
         steps = w.code.splat(wide.step, lanes) * w.code.iota("i64", lanes)
         w.store(at + steps if lanes > 1 else at, self.at, to)
 
     def nested(
-        self, taps: tuple[tuple[V, V, V], ...], body: Callable[..., list[V]], carried: list[V]
+        self,
+        windows: Sequence[tuple[PoolingWindow, tuple[V, V, V], V]],
+        body: Callable[..., list[V]],
+        carried: list[V],
     ) -> list[V]:
-        """Loops over the taps of all dimensions."""
+        """Loops over the taps of all dimensions; each finds its part of where a tap lies once."""
         w = self.w
 
-        def level(rest: tuple[tuple[V, V, V], ...], at: list[V], values: list[V]) -> list[V]:
+        def level(rest: Sequence[Any], before: V, values: list[V]) -> list[V]:
             if not rest:
-                return body(*at, *values)
-            _, low, high = rest[0]
-            return w.loop(low, high, lambda t, *v: level(rest[1:], [*at, t], list(v)), values)
+                return body(before, *values)
+            dim, (start, low, high), step = rest[0]
 
-        return level(taps, [], carried)
+            def tap(t: V, *values: V) -> list[V]:
+                here = before + (start + t * dim.dilation) * step
+                return level(rest[1:], here, list(values))
+
+            return w.loop(low, high, tap, values)
+
+        return level(windows, w.whole(0), carried)
 
     def load(self, source: str, here: V, lanes: int) -> V:
         """The elements of neighbouring windows; nothing beyond the last is read."""
@@ -199,12 +208,15 @@ def windows_at_once(kind: str, number: str, count: int) -> int:
     return most if LANES < most <= count else LANES
 
 
-def max_pool_text(name: str, kind: str, number: str, step: int, lanes: int) -> Text:
+def max_pool_text(
+    name: str, kind: str, number: str, step: int, lanes: int, tells: bool = True
+) -> Text:
     """The kernel of max pooling for a kind of float, of windows so far apart (0: any).
 
-    `number` is a kind of whole numbers that has room for how far apart a window's elements are.
+    `number` is a kind of whole numbers that has room for how far apart a window's elements are;
+    unless it `tells` where the largest are, nothing is written there.
     """
-    return MaxPool(kind, number, step, lanes).text(name)
+    return MaxPool(kind, number, step, lanes, tells).text(name)
 
 
 # -- channels innermost -------------------------------------------------------------------------
@@ -313,8 +325,8 @@ class InnerWords(LaunchWords):
     steps: Sequence[Any] = field(metadata=several(RANK))  # from one to the next in the input
 
 
-def whole_windows_text(name: str, kind: str) -> Text:
-    """The largest of windows that all lie inside the input (`InnerWords`)."""
+def whole_windows_text(name: str, kind: str, tells: bool = True) -> Text:
+    """The largest of windows that all lie inside the input (`InnerWords`); where, if it `tells`."""
     w = CodeWriter()
     word = InnerWords.read_by(w)
     source, target, places = map(w.pointer, (word.source, word.target, word.at))
@@ -328,17 +340,19 @@ def whole_windows_text(name: str, kind: str) -> Text:
         starts = [w.load(table, "i64", j + lane) for lane in range(lanes)]
         froms = [base + s for s in starts]
 
-        def tap(t: V, best: V, chosen: V) -> list[V]:
+        def tap(t: V, best: V, *chosen: V) -> list[V]:
             offset = w.load(taps, "i64", t)
             element = w.gather(source, kind, [f + offset for f in froms])
             here = w.code.splat(offset.convert(number), lanes)
             larger = (element > best) | element.isnan()
-            return [select(larger, element, best), select(larger, here, chosen)]
+            return [select(larger, element, best), *(select(larger, here, c) for c in chosen)]
 
-        lowest = w.code.const(float("-inf"), kind, lanes)
+        lowest, to = w.code.const(float("-inf"), kind, lanes), first + j
+        if not tells:
+            w.store(w.loop(0, word.tap_count, tap, [lowest])[0], target, to)
+            return
         begin = [lowest, w.code.const(0, number, lanes)]
         best, chosen = w.loop(0, word.tap_count, tap, begin)
-        to = first + j
         w.store(best, target, to)
         start = w.load(table, "i64", j, lanes)
         w.store(chosen.convert("i64") + start, places, to)

@@ -89,20 +89,22 @@ def number_of_places(kind: str, full: list[Any]) -> str:
 
 
 def max_steps(
-    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+    setting: Setting, node: Node, operands: list[Place], results: list[Any]
 ) -> list[Launch]:
-    """One launch: the largest of all windows, and where they are."""
+    """One launch: the largest of all windows, and where they are if anybody reads that."""
     windows = node.params["windows"]
     values, at = results
+    tells = at is not None
     kind = FLOATS[values.buffer.dtype.name]
     full = of_full_rank(windows)
     planes = prod(values.shape[: len(values.shape) - len(windows)])
-    starts = (address(operands[0]), address(values), address(at))
+    starts = (address(operands[0]), address(values), address(at) if tells else 0)
     words: list[Any]
     taps = prod(rule[3] if rule[0] == "window" else -(-rule[1] // rule[2]) + 1 for rule in full)
     text: Callable[[str], Any]
     if all(whole_windows(rule) == (0, rule[2]) for rule in full):
-        function, text = f"whole_windows_{kind}", partial(pooling.whole_windows_text, kind=kind)
+        function = f"whole_windows_{kind}"
+        text = partial(pooling.whole_windows_text, kind=kind, tells=tells)
         words = inner_words(starts, planes, full)
         pieces = planes
     else:
@@ -112,17 +114,19 @@ def max_steps(
         left, right = whole_windows(full[-1])
         lanes = pooling.windows_at_once(kind, number, typical(right - left))
         function = f"max_pool_{kind}_{number}_{step}_{lanes}"
-        text = partial(pooling.max_pool_text, kind=kind, number=number, step=step, lanes=lanes)
+        text = partial(
+            pooling.max_pool_text, kind=kind, number=number, step=step, lanes=lanes, tells=tells
+        )
         words = pooling.PoolingWords(*starts, planes, left, right).listed()
         for rule in full:
             words += window_words(rule)
         pieces = planes * full[0][2]
     launch = Launch(
-        function=function,
+        function=function if tells else f"{function}_values",
         text=text,
         words=words,
         reads=(whole(operands[0].buffer),),
-        writes=(whole(values.buffer), whole(at.buffer)),
+        writes=tuple(whole(place.buffer) for place in results if place is not None),
         pieces=pieces,
         cost=2 * prod(values.shape) * taps,
         label="max_pool",
@@ -160,9 +164,7 @@ def max_of_channels_steps(
     return [launch]
 
 
-def inner_words(
-    starts: tuple[Address, Address, Address], planes: int, rules: list[Rule]
-) -> list[Any]:
+def inner_words(starts: tuple[Any, Any, Any], planes: int, rules: list[Rule]) -> list[Any]:
     """The words of windows that all lie inside."""
     sources = [rule[1] for rule in rules]
     steps = [prod(sources[d + 1 :]) for d in range(RANK)]
@@ -384,7 +386,7 @@ def _copy(
 
 
 TEMPLATES = {
-    "max_pool": Template(accepts_max, first_packed, max_steps),
+    "max_pool": Template(accepts_max, first_packed, max_steps, optional=frozenset({1})),
     "max_pool_of_channels": Template(accepts_max, first_packed, max_of_channels_steps),
     "scatter": Template(accepts_scatter, scatter_packed, scatter_steps, zeros=frozenset({0})),
     "scatter_reduce": Template(accepts_scatter, scatter_packed, scatter_steps),
