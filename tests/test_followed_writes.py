@@ -115,11 +115,11 @@ def outcome(run: Any, seed: int, followed: str, steps: Any, layout: str) -> list
     return results + [or_zeros(g) for g in second]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(80))
 def test_writes_are_choices_between_elements(seed: int) -> None:
     chosen = random.Random(seed)
     steps = [(chosen.choice(WRITES), chosen.choice(KEYS)) for _ in range(chosen.randint(1, 5))]
-    followed, layout = chosen.choice(["x", "y", "xy"]), chosen.choice(["rows", "turned"])
+    followed, layout = chosen.choice(["x", "y", "xy", ""]), chosen.choice(["rows", "turned"])
     got = outcome(written, seed, followed, steps, layout)
     want = outcome(masked, seed, followed, steps, layout)
     for a, b in zip(got, want, strict=True):
@@ -152,6 +152,29 @@ def test_putting_a_written_part_back_counts_as_a_write() -> None:
     x[0] = part
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         square.sum().backward()
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_adding_to_a_part_is_two_writes(followed: bool) -> None:
+    x = ad.ones(3, requires_grad=followed) * 2
+    x[0] += 1
+    x[1:] *= 2
+    assert x._version == 4
+    assert x.tolist() == [3, 4, 4]
+    with ad.no_grad():
+        leaf = ad.ones(3, requires_grad=True)
+        leaf[0] += 1
+    assert leaf._version == 2
+    assert leaf.tolist() == [2, 1, 1]
+
+
+def test_another_part_is_copied() -> None:
+    x = ad.arange(6.0).reshape(3, 2)
+    x[0] = x[1]
+    x[1:] = x[:2]
+    part = x[:, 1:][0]
+    x[0] = part
+    assert x.tolist() == [[3, 3], [2, 3], [2, 3]]
 
 
 def test_a_part_cut_off_the_tape_is_written_as_a_constant() -> None:

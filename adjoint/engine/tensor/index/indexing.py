@@ -279,22 +279,25 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
 
 
 def _is_written(self: Tensor, basic: Basic, value: Tensor) -> bool:
-    """Whether a view on the tape, just written through, would be put where it looks.
+    """Whether a view that was written through would be put where it looks.
 
-    So `x[i] += y` ends: its root has the write already, and this view would be derived from the
-    root (Note [view aliasing]) to be copied to itself.
+    So `x[i] += y` ends. Off the tape, that is a copy to itself; on it, the root has the write
+    already, and this view would be derived from the root (Note [view aliasing]) to be copied.
     """
-    base = value._base
-    if base is None or not (CONTEXT.settled and CONTEXT.grad_enabled):
+    base, chain, storage = value._base, value._chain, value._storage
+    if base is None or not chain or storage is not self._storage or not CONTEXT.settled:
         return False
-    chain = value._chain
-    if not chain or chain[-1][0] is not SLICE or chain[-1][1]["index"] != basic:
+    if chain[-1][0] is not SLICE or chain[-1][1]["index"] != basic or chain[:-1] != self._chain:
         return False
     root = self if self._base is None else root_of(self)
-    if base[0] is not root or chain[:-1] != self._chain or self._storage is not value._storage:
+    if base[0] is not root or storage.version < 0 or CONTEXT.before_write is not None:
         return False
+    if not CONTEXT.grad_enabled:
+        return True
     node = root._node
-    return node is not None and node is not base[1] is not NO_GRAD and node.is_write
+    if node is None:
+        return not (root._requires_grad or self._requires_grad or value._requires_grad)
+    return node is not base[1] is not NO_GRAD and bool(node.is_write)
 
 
 def _as_written(self: Tensor, value: Any) -> Any:
