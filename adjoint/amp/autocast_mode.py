@@ -128,7 +128,7 @@ class ActiveAutocast:
             case "keep":
                 return list(values)
             case "lower":
-                dtype = self.settings.of(device).dtype
+                dtype = getattr(self.settings, device).dtype
             case "fp32":
                 dtype = float32
             case "banned":
@@ -143,21 +143,20 @@ class ActiveAutocast:
                 raise ValueError(f"autocast: unknown policy {policy!r}")
         return self.cast_each(values, dtype, device)
 
-    def _convert(self, x: Any, dtype: DType, device: str) -> Any:
-        if isinstance(x, TensorBase):
-            if x.dtype is dtype or not _eligible(x, device):  # type: ignore[attr-defined]
-                return x
-            return self._cached(x, dtype)
-        for v in x:
-            if isinstance(v, TensorBase):
-                return type(x)(self.cast_each(x, dtype, device))
-        return x
-
     def cast_each(self, values: Any, dtype: DType, device: str) -> list[Any]:
         """Values with the tensors among them, in lists too, of a dtype."""
-        return [
-            self._convert(v, dtype, device) if isinstance(v, _MAY_BE_CAST) else v for v in values
-        ]
+        converted = []
+        for x in values:
+            if isinstance(x, TensorBase):
+                if x.dtype is not dtype and _eligible(x, device):  # type: ignore[attr-defined]
+                    x = self._cached(x, dtype)
+            elif isinstance(x, (list, tuple)):
+                for v in x:
+                    if isinstance(v, TensorBase):
+                        x = type(x)(self.cast_each(x, dtype, device))
+                        break
+            converted.append(x)
+        return converted
 
     def _cached(self, x: Any, dtype: DType) -> Any:
         """A cast; of a parameter, made once per region and state of the parameter."""
@@ -175,9 +174,6 @@ class ActiveAutocast:
         if cast is None or cast[0] is not x or cast[1] != version:
             cast = self.cache[key] = (x, version, _cast_to(x, dtype))
         return cast[2]
-
-
-_MAY_BE_CAST = (TensorBase, list, tuple)  # what is a tensor, or has some
 
 
 def _cast_to(x: Any, dtype: DType) -> Any:

@@ -26,6 +26,7 @@ _new_tuple = tuple.__new__
 DTYPE_OF: dict[Any, DType] = {d: d for d in (*DTYPES, *STORAGE_DTYPES)}
 # Array type -> function giving the device of such an array. NumPy's is the default.
 DEVICE_OF: dict[type, Any] = {Window: lambda window: window.device}
+ONLY_DEVICE: dict[type, Any] = {}  # of classes whose arrays are all on one
 
 
 OWN_DTYPE: Any = object()  # gradients have the dtype of their tensor
@@ -146,7 +147,11 @@ class Tensor(TensorMethods, metaclass=TensorType):
     @property
     def device(self) -> Device:
         """Where the elements are."""
-        find = DEVICE_OF.get(type(self._array))
+        kind = type(self._array)
+        where: Device | None = ONLY_DEVICE.get(kind)
+        if where is not None:
+            return where
+        find = DEVICE_OF.get(kind)
         return CPU if find is None else find(self._array)
 
     @property
@@ -163,8 +168,10 @@ class Tensor(TensorMethods, metaclass=TensorType):
         if kind is Window:
             spec: Spec = array.spec
             return spec
-        find = DEVICE_OF.get(kind)
-        where = CPU if find is None else find(array)
+        where = ONLY_DEVICE.get(kind)
+        if where is None:
+            find = DEVICE_OF.get(kind)
+            where = CPU if find is None else find(array)
         return _new_tuple(Spec, (tuple(array.shape), DTYPE_OF[array.dtype], where))
 
     def stride(self, dim: int | None = None) -> Any:

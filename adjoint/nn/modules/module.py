@@ -173,7 +173,10 @@ class Module(Traversal, Conversion, StateDict):
                 or self._forward_pre_hooks
                 or self._backward_hooks
                 or self._backward_pre_hooks
-                or GLOBAL.any_call
+                or GLOBAL.forward  # `any_call`, without its call
+                or GLOBAL.forward_pre
+                or GLOBAL.backward
+                or GLOBAL.backward_pre
             ):
                 return (self._compiled_call_impl or self._call_impl)(*args, **kwargs)
             return self.forward(*args, **kwargs)

@@ -252,9 +252,14 @@ class Backward:
             self.send(node.edges, results)
             if early:
                 self.count_edges(node, early)
+        alone = self.targets is None and self.accumulate and self.arrived is None
+        alone = alone and not self.create_graph
         while self.leaves:  # a hook may have put new ones there
             leaf, grad, _ = self.leaves.pop(next(iter(self.leaves)))
-            self.arrive(leaf, grad)
+            if alone and grad.__class__ is Tensor and not is_watched(leaf):
+                accumulate_grad(leaf, grad, keep_graph=False)  # what `arrive` comes to
+            else:
+                self.arrive(leaf, grad)
         if self.arrived is not None:
             self.zeros = edges_behind(self.kinks)
             for edge, lasting in self.zeros.items():

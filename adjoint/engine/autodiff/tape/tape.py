@@ -25,7 +25,7 @@ from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
-from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, alias, sync_view, wrap
+from adjoint.engine.tensor.tensor import DTYPE_OF, ONLY_DEVICE, Tensor, alias, sync_view, wrap
 
 _new = object.__new__
 _new_tuple = tuple.__new__
@@ -534,6 +534,8 @@ def specs_of(operands: tuple[Any, ...]) -> list[Any]:
             array = x._array  # type: ignore[attr-defined]
             if array.__class__ is ndarray:  # as `_spec` has it, inline
                 specs.append(_new_tuple(Spec, (array.shape, DTYPE_OF[array.dtype], CPU)))
+            elif (only := ONLY_DEVICE.get(array.__class__)) is not None:
+                specs.append(_new_tuple(Spec, (tuple(array.shape), DTYPE_OF[array.dtype], only)))
             else:
                 specs.append(x._spec)  # type: ignore[attr-defined]
         else:

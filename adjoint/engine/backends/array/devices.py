@@ -22,7 +22,7 @@ from adjoint.engine.core.device import CPU, CURRENT_INDEX, KNOWN_TYPES, Device
 from adjoint.engine.core.errors import AbsentDeviceError, DeviceError
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.state import switches
-from adjoint.engine.tensor.tensor import DEVICE_OF
+from adjoint.engine.tensor.tensor import DEVICE_OF, ONLY_DEVICE
 
 Array = Any
 _cupy: Any = None
@@ -109,6 +109,9 @@ def cupy() -> Any:
     DEVICE_OF[module.ndarray] = (
         (lambda array: only) if count == 1 else lambda array: known[array.data.device_id]
     )
+    ONLY_DEVICE.pop(module.ndarray, None)
+    if count == 1:
+        ONLY_DEVICE[module.ndarray] = only
     DEVICE_LAYOUTS[module.ndarray] = lie
     CURRENT_INDEX["cuda"] = module.cuda.runtime.getDevice
     install(module)

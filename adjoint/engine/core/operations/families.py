@@ -16,7 +16,8 @@ from typing import Any
 
 from adjoint.engine.core.dtype import BOOL, COMPLEX, FLOAT, DType
 from adjoint.engine.core.errors import DeviceError, users_line
-from adjoint.engine.core.operations.record import Record, Rule, is_tensor
+from adjoint.engine.core.operations.overrides import OVERRIDES
+from adjoint.engine.core.operations.record import REGISTRY, Record, Rule, is_tensor
 from adjoint.engine.core.promotion import promote, specs_of
 from adjoint.engine.core.spec import Spec, UnknownShapeError, broadcast_shapes, same_shape
 from adjoint.engine.core.state.context import CONTEXT
@@ -344,9 +345,12 @@ def fit(g: Any, spec: Spec) -> Any:
         return None
     if not same_shape(g.shape, spec.shape):
         g = g.sum_to_size(spec.shape)
-    if g.dtype is not spec.dtype:
-        if g.dtype.is_complex and not spec.dtype.is_complex:
-            g = g.real
+    own = g.dtype
+    if own is not spec.dtype:
+        if own.is_complex:
+            g = g if spec.dtype.is_complex else g.real
+        elif not OVERRIDES.active:  # what `to` comes to
+            return REGISTRY["cast"](g, dtype=spec.dtype)
         g = g.to(spec.dtype)
     return g
 

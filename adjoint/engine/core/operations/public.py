@@ -355,10 +355,10 @@ def call_on_device(
     small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What a program of a function gives on a GPU (Note [calls on a device]); None: it has none."""
-    operands = joined(small, args)
+    operands = joined(small, args) if small.joins else args
     if CONTEXT.grad_enabled:
         for x in operands:
-            if isinstance(x, TensorBase) and is_followed(x):
+            if isinstance(x, TensorBase) and (x._requires_grad or is_followed(x)):  # type: ignore[attr-defined]
                 return None
     if small.met:
         try:

@@ -329,9 +329,10 @@ def batch_norm(
         >>> ad.nn.functional.batch_norm(x, None, None, training=True).shape
         adjoint.Size([20, 3])
     """
-    if input.ndim == 1 and not input.numel():
+    rank = input.ndim
+    if rank == 1 and not input.numel():
         return input.clone()
-    if input.ndim < 2:
+    if rank < 2:
         raise ShapeError(
             "batch_norm: expected an input of shape (N, C, ...), at least 2 dimensions, received "
             f"{list(input.shape)}"
@@ -357,14 +358,15 @@ def batch_norm(
         return BATCH_NORM_INFERENCE(
             in_rows(input, True), running_mean, running_var, *affine, eps=eps
         )
-    values = input.numel() // max(channels, 1)
-    if values == 1 and input.numel():
+    elements = input.numel()
+    values = elements // max(channels, 1)
+    if values == 1 and elements:
         raise ShapeValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}. "
             "Use larger batches, a loader with drop_last=True, or eval() to test."
         )
     out, mean, variance = BATCH_NORM(in_rows(input, True), *affine, batch=True, eps=eps)
-    if not input.numel():  # an empty batch says nothing
+    if not elements:  # an empty batch says nothing
         return out
     blend_both((running_mean, running_var), (mean, variance), momentum, values)
     return out
