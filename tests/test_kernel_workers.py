@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,6 +115,37 @@ def test_many_at_a_time_of_which_one_is_kept_in_the_end(
     assert len(workers.idle) == 1
 
 
+def test_the_third_kernel_has_others_begin_and_small_groups_leave_them(
+    workers: KernelWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_workers, "available_processors", lambda: 6)
+    for _ in range(kernel_workers.FEW - 1):
+        answered(workers, "one")
+    assert len(workers.idle) == 1
+    answered(workers, "one")
+    assert len(workers.idle) == workers.staying() == 3
+    began = {worker.process.pid for worker in workers.idle}
+    workers.each(lambda way: workers.compile((way,)), ["one"] * 2)  # as many as there are
+    answered(workers, "another")
+    assert {worker.process.pid for worker in workers.idle} == began
+    workers.keep_while_asked()
+    assert len(workers.idle) == 3
+    assert workers.later is not None
+    workers.later.cancel()
+    monkeypatch.setattr(kernel_workers, "STAY", 0.0)  # nothing was asked for since
+    workers.keep_while_asked()
+    assert len(workers.idle) == 1
+
+
+def test_two_processors_have_one_worker(
+    workers: KernelWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_workers, "available_processors", lambda: 2)
+    for _ in range(2 * kernel_workers.FEW):
+        answered(workers, "one")
+    assert len(workers.idle) == 1
+
+
 def test_another_program_is_not_begun(
     workers: KernelWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +215,69 @@ def test_a_forked_child_has_workers_of_its_own(workers: KernelWorkers) -> None:
     assert second.isdigit()
     assert second != first
     assert answered(workers, "another")[0] == first
+
+
+def test_what_workers_leave_out_changes_no_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without lines of the source, all sections but those about them are the same bytes."""
+    pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) compiles kernels")
+    monkeypatch.delenv("TRITON_DISABLE_LINE_INFO", raising=False)
+    text = (
+        "@triton.jit\ndef kernel(words):\n"
+        "    x = tl.arange(0, 1024)\n"
+        "    at = words.to(tl.pointer_type(tl.float32)) + x\n"
+        "    y = tl.load(at, mask=x < 1000, other=0.0)\n"
+        "    tl.store(at, tl.exp(y) / tl.sum(y, 0), mask=x < 1000)\n"
+    )
+    written = Written(text, (1, 1), 4, "quotient")
+    codes = []
+    for brief in (kernel_workers.BRIEF, dict.fromkeys(kernel_workers.BRIEF, "0")):
+        monkeypatch.setattr(kernel_workers, "BRIEF", {**brief, "TRITON_ALWAYS_COMPILE": "1"})
+        workers = KernelWorkers()
+        try:
+            code, wrong = workers.compile((written, "quotient", 80)) or (None, "no worker")
+            assert code is not None, wrong
+            codes.append(made.unpack(code).cubin)
+        finally:
+            workers.rest(0)
+    briefly, fully = map(instructions, codes)
+    assert briefly == fully
+    assert len(codes[0]) < len(codes[1])  # which has lines
+
+
+def instructions(cubin: bytes) -> bytes:
+    """The section of an ELF file that has a kernel's instructions."""
+    start, size, count, names = (
+        *struct.unpack_from("<Q", cubin, 40),
+        *struct.unpack_from("<3H", cubin, 58),
+    )
+    sections = [struct.unpack_from("<IIQQQQ", cubin, start + size * k) for k in range(count)]
+    strings = sections[names][4]
+    found = []
+    for name, _, _, _, at, length in sections:
+        text = cubin[strings + name :].split(b"\0", 1)[0]
+        if text.startswith(b".text."):
+            found.append(cubin[at : at + length])
+    (only,) = found
+    return only
+
+
+def test_triton_is_known_by_its_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    caching = pytest.importorskip("triton.runtime.cache")
+    monkeypatch.setattr(caching, "triton_key", caching.triton_key)  # is put back
+    (tmp_path / "language").mkdir()
+    (tmp_path / "__init__.py").write_text("")
+    file = tmp_path / "language" / "core.py"
+    file.write_text("one")
+    monkeypatch.setattr(made.triton(), "__file__", str(tmp_path / "__init__.py"))
+
+    def known() -> str:
+        made.know_by_files()
+        return str(caching.triton_key())
+
+    first = known()
+    assert known() == first
+    file.write_text("another")
+    assert known() != first
 
 
 def test_code_and_errors_come_from_triton() -> None:

@@ -13,6 +13,7 @@ import linecache
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from adjoint.engine.backends.disk import store
@@ -72,6 +73,22 @@ def writer_key() -> str:
     """What besides its source decides a kernel's code."""
     prelude = importlib.import_module("adjoint.engine.backends.triton.prelude")
     return f"{triton().__version__};{inspect.getsource(prelude)};{FUSION} {FLUSH}"
+
+
+def know_by_files() -> None:
+    """Have Triton know itself by its files' sizes and times, not by a hash of 500 MB.
+
+    Its own cache keeps code by that: where a file changed, its time did.
+    """
+    caching = importlib.import_module("triton.runtime.cache")
+    if not hasattr(caching, "triton_key"):  # another version has it elsewhere, and hashes
+        return
+    root = Path(triton().__file__).parent
+    files = sorted(path for path in root.rglob("*") if path.suffix in (".py", ".so", ".bc"))
+    stats = [(str(path), path.stat()) for path in files]
+    told = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+    known = key_of("triton", triton().__version__, repr(told))
+    caching.triton_key = lambda: known
 
 
 def function_of(source: str, key: str, names: dict[str, Any] | None = None) -> Any:

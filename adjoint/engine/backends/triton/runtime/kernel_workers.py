@@ -11,7 +11,12 @@ Note [kernel workers]
     is ready), the caller compiles.
 
     One is kept for the next kernel; many kernels are compiled by as many as there are processors,
-    of which a few stay for a while: eager mode chooses among kernels at one call after the other.
+    of which a few stay for a while: eager mode asks for some kernels at one call after the other.
+    So the third kernel that is asked for within a while has more of them begin, beside it: they
+    would take their second or two when there are kernels for them.
+    They leave out what takes Triton long and changes no instruction: lines of the source in its
+    code, texts between its stages on the disk, and a hash of its own 500 MB, in whose place is what
+    the file system says of these files.
     What is shared between threads is a list, of which Python itself takes care, and the semaphore,
     which a child has anew: so a fork finds no lock taken.
 """
@@ -29,15 +34,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Semaphore, Timer
+from time import monotonic
 from typing import Any, BinaryIO
 
 from adjoint.engine.backends.threads import available_processors
 
 MOST = 16  # at a time
 SHARE = 2  # kernels that are worth another one: it takes a second to begin
-STAYING, STAY = 4, 20.0  # those that stay after many kernels, and for how many seconds
+STAYING, STAY = 8, 20.0  # those that stay after many kernels, and for how many seconds
 PATIENCE = 600.0  # seconds for one kernel: far longer than any takes
-PLAIN = {"DISABLE_LLVM_OPT": "1"}  # what Triton reads in the environment
+FEW = 3  # kernels asked for within `STAY` seconds, from which on others begin
+# What Triton reads in the environment, unless it is there: no lines and no texts between stages.
+BRIEF = {"TRITON_DISABLE_LINE_INFO": "1", "TRITON_STORE_BINARY_ONLY": "1"}
+PLAIN = {"DISABLE_LLVM_OPT": "1"}
 TOLD = 400  # characters of what one said before it ended
 READY = b"\0ready for kernels\0"  # what Python says while it begins ends here
 HERE = "adjoint.engine.backends.triton.runtime"
@@ -48,6 +57,7 @@ BEGIN = (
     "os.dup2(2, 1); "  # whatever else is printed is no answer
     "sys.path[:] = pickle.load(sys.stdin.buffer); "
     f"from {HERE} import compile, kernel_workers; "
+    "compile.know_by_files(); "
     "kernel_workers.serve(compile.packed, answers, pickle.load(sys.stdin.buffer))"
 )
 
@@ -76,7 +86,7 @@ class KernelWorker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.said,
-            env={**os.environ, **PLAIN} if plain else None,
+            env={**BRIEF, **os.environ, **(PLAIN if plain else {})},
             start_new_session=True,  # so that an interrupt is for the user's program alone
         )
         folders = [folder for folder in sys.path if isinstance(folder, str)]
@@ -161,6 +171,8 @@ class KernelWorkers:
         self.idle: list[KernelWorker] = []
         self.later: Timer | None = None  # what has those that stay end
         self.turns = Semaphore(MOST)
+        self.asked: list[float] = []  # when kernels were, within `STAY`
+        self.others = -STAY  # when others were begun because of that
         self.can_begin = True
         self.owner = os.getpid()
 
@@ -187,6 +199,7 @@ class KernelWorkers:
             worker = self.take()
             if worker is None:
                 return None
+            self.begin_others()
             try:
                 answer = worker.compile(work)
             except WorkerNeverReady:
@@ -203,13 +216,33 @@ class KernelWorkers:
             self.rest(self.kept)
             return answer
 
+    def begin_others(self) -> None:
+        """Where one kernel is asked for after the other, have others begin, which stay a while."""
+        now = monotonic()
+        self.asked = [*[at for at in self.asked if now - at < STAY], now]
+        if len(self.asked) < FEW or now - self.others < STAY:
+            return
+        self.others, count = now, self.staying()
+        while len(self.idle) < count - 1 and self.can_begin:
+            worker = begun()
+            if worker is None:
+                break
+            self.idle.insert(0, worker)  # those that are ready are taken first
+        self.keep_for_a_while(max(count, self.kept))
+
+    @staticmethod
+    def staying() -> int:
+        """How many stay for a while."""
+        return max(min(STAYING, available_processors() // 2), 1)
+
     def each(self, compile_one: Callable[[Any], Any], ways: Sequence[Any]) -> None:
         """Have something done with each kernel, many at a time, that asks for its code.
 
         Where there are no more threads, as when Python ends, less is done or nothing.
         """
-        count = max(min(MOST, available_processors(), -(-len(ways) // SHARE)), 1)
-        pool, self.kept = ThreadPoolExecutor(count), count
+        worth = max(-(-len(ways) // SHARE), min(len(self.idle), len(ways)))
+        count = max(min(MOST, available_processors(), worth), 1)
+        pool, self.kept = ThreadPoolExecutor(count), max(count, self.kept)
         futures: list[Future[Any]] = []
         try:
             with contextlib.suppress(RuntimeError):
@@ -218,18 +251,25 @@ class KernelWorkers:
                 future.result()
         finally:
             pool.shutdown(cancel_futures=True)
-            self.keep_for_a_while(min(count, STAYING))
+            self.keep_for_a_while(min(self.kept, STAYING))
 
     def keep_for_a_while(self, count: int) -> None:
         """Have so many stay, all but one of them only until a timer ends them."""
         if self.later is not None:
             self.later.cancel()
-        self.kept, self.later = count, Timer(STAY, self.keep_one)
+        self.kept, self.later = count, Timer(STAY, self.keep_while_asked)
         self.later.daemon = True
         self.rest(count)
         try:
             self.later.start()
         except RuntimeError:  # no threads any more: Python ends
+            self.keep_one()
+
+    def keep_while_asked(self) -> None:
+        """Have all but one end, if no kernel was asked for of late."""
+        if self.asked and monotonic() - self.asked[-1] < STAY:
+            self.keep_for_a_while(self.kept)
+        else:
             self.keep_one()
 
     def keep_one(self) -> None:
