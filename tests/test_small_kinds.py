@@ -90,3 +90,30 @@ def test_places_of_truths() -> None:
                 assert place.dtype is ad.int64
                 assert place.is_contiguous()
                 np.testing.assert_array_equal(place.numpy(), also)
+
+
+@pytest.mark.parametrize(
+    "dtype", [ad.float16, ad.bfloat16, ad.float32, ad.float64, ad.int64], ids=str
+)
+def test_medians_of_many(dtype: ad.dtype) -> None:
+    """The lower of two middle ones; of what has a NaN, NaN, unless those do not count."""
+    rng = np.random.default_rng(16)
+    for n in (1, 2, 127, 128, 4096, 20001):
+        values = np.round(rng.standard_normal(n) * 100)
+        x = ad.from_numpy(values).to(dtype)
+        exact = np.sort(x.double().numpy())
+        for shown in (x, x.reshape(1, n, 1)):
+            assert shown.median().item() == exact[(n - 1) // 2]
+        if not dtype.is_floating_point or n < 3:
+            continue
+        x[n // 3] = math.nan
+        there = np.sort(x.double().numpy())[: n - 1]
+        assert math.isnan(x.median().item())
+        assert x.nanmedian().item() == there[(n - 2) // 2]
+
+
+def test_gradients_of_medians_go_to_those_that_are_one() -> None:
+    x = ad.arange(5000, dtype=ad.float64).flip(0).requires_grad_()
+    x.median().backward()
+    assert x.grad is not None
+    assert x.grad.nonzero().tolist() == [[5000 - 1 - 2499]]
