@@ -77,17 +77,32 @@ def test_long_lines_are_sheets(kind: str) -> None:
     shapes = [(lines, lanes * lanes * m) for lines, m in ((1, 1), (3, 2), (2, 5), (1, 21))]
     shapes.append((lanes + 1, -(-template.LONG // lanes**2) * lanes**2))
     for lines, n in shapes:
-        rows, columns = template.sheet_of(n, lines, lanes)
+        sheet = template.sheet_of(n, lines, lanes)
+        assert sheet is not None
+        rows, columns = sheet
         assert rows * columns == n
         assert rows % lanes == columns % lanes == 0
-    assert template.sheet_of(lanes * lanes, lanes, lanes) == (0, 0)  # side by side
-    assert template.sheet_of(lanes * lanes * 83, 1, lanes) == (0, 0)  # Note [chirps]
-    assert template.sheet_of(lanes * lanes + lanes, 1, lanes) == (0, 0)
+    assert template.sheet_of(lanes * lanes, lanes, lanes) is None  # side by side
+    assert template.sheet_of(lanes * lanes * 83, 1, lanes) is None  # Note [chirps]
+    assert template.sheet_of(lanes * lanes + lanes, 1, lanes) is None
     given = [complex_numbers(rng, shape).astype(complexes) for shape in shapes]
 
     def transform(xs: list[Any]) -> list[Any]:
         pairs = [(x, NORMS[k % 3]) for k, x in enumerate(xs)]
-        return [way(x, norm=norm) for x, norm in pairs for way in (ad.fft.fft, ad.fft.ifft)]
+        whole = [way(x, norm=norm) for x, norm in pairs for way in (ad.fft.fft, ad.fft.ifft)]
+        n = [2 * x.shape[-1] for x in xs]
+        reals = [ad.view_as_real(x).flatten(1) for x in xs]
+        half = [
+            way(x, norm=norm)
+            for x, (_, norm) in zip(reals, pairs, strict=True)
+            for way in (ad.fft.rfft, ad.fft.ihfft)
+        ]
+        back = [
+            way(ad.cat([x, x[:, :1]], 1), k, norm=norm)
+            for (x, norm), k in zip(pairs, n, strict=True)
+            for way in (ad.fft.irfft, ad.fft.hfft)
+        ]
+        return whole + half + back
 
     compiled = ad.compile(transform)
     results = iter(compiled([*map(ad.from_numpy, given)]))
@@ -96,6 +111,15 @@ def test_long_lines_are_sheets(kind: str) -> None:
         wide, norm = x.astype(np.complex128), NORMS[k % 3]
         close(next(results), np.fft.fft(wide, norm=norm), dtype, ("fft", x.shape))
         close(next(results), np.fft.ifft(wide, norm=norm), dtype, ("ifft", x.shape))
+    for k, x in enumerate(given):
+        real, norm = x.view(dtype).astype(np.float64), NORMS[k % 3]
+        close(next(results), np.fft.rfft(real, norm=norm), dtype, ("rfft", x.shape))
+        close(next(results), np.fft.ihfft(real, norm=norm), dtype, ("ihfft", x.shape))
+    for k, x in enumerate(given):
+        n, norm = 2 * x.shape[-1], NORMS[k % 3]
+        half = np.concatenate([x, x[:, :1]], 1).astype(np.complex128)
+        close(next(results), np.fft.irfft(half, n, norm=norm), dtype, ("irfft", x.shape))
+        close(next(results), np.fft.hfft(half, n, norm=norm), dtype, ("hfft", x.shape))
 
 
 def test_layouts_several_dimensions_and_what_is_around() -> None:

@@ -126,7 +126,8 @@ class SpectrumKernel:
         *self.places, self.roots, self.filter, self.chirps = [
             w.at(w.pointer(word.work), self.kind, room + (word.padded + 1) * k) for k in starts
         ]
-        self.write_roots(word.table, self.roots, word.padded)
+        all_roots = lambda: self.write_roots(word.table, self.roots, word.padded)
+        w.when(word.stages > 0, all_roots)
         if self.what.chirps:
             self.make_filter()
         if self.what.folded:

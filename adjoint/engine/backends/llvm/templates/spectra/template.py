@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
 from adjoint.engine.backends.llvm.templates.spectra import kernel, stages
 from adjoint.engine.backends.llvm.templates.spectra.kernel import Spectrum, SpectrumKernel
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
@@ -115,35 +114,56 @@ def steps(
     given = Address(x.buffer, x.offset * spec.dtype.itemsize)
     target = Address(out.buffer, out.offset * spec.dtype.itemsize)
     lines, scale = prod(shape[:dim]) * after, scale_of(params, n)
-    rows, columns = sheet_of(n, lines, outer_tile(kind).lanes)
-    if rows and way == "whole" and after == 1:
-        between = PlannedBuffer(ARENA, spec.dtype, 2 * lines * n, name="sheets")
-        one = Spectrum(kind, way, inverse, chirps=False, near=True, sheet="columns")
-        two = Spectrum(kind, way, inverse, chirps=False, near=False, in_one=True, sheet="rows")
-        first = Passed(one, lines * columns, columns, rows, 1.0, across=columns, circle=n)
-        second = Passed(two, lines * rows, 1, columns, scale, across=rows)
-        return [
-            launch(spec.dtype, first, given, Address(between), x.buffer, between),
-            launch(spec.dtype, second, Address(between), target, between, out.buffer),
-        ]
     radices = stages.radices_of(n)
     chirps = max(radices, default=1) > PRIME
     folded = n % 2 == 0 and not chirps and (way == "half" or (way == "back" and inverse))
     what = described(kind, way, inverse, chirps, after, folded)
     circle = 2 * n if chirps else n if folded else 0
     passed = Passed(what, lines, after, n, scale, circle=circle, read=shape[dim])
-    return [launch(spec.dtype, passed, given, target, x.buffer, out.buffer)]
+    sheet = sheet_of(n // 2 if folded else n, lines, what.lanes) if after == 1 else None
+    if sheet is None or not (folded or way == "whole"):
+        return [launch(spec.dtype, passed, given, target, x.buffer, out.buffer)]
+    if not folded:
+        ends = given, target, x.buffer, out.buffer
+        return of_sheets(spec.dtype, inverse, lines, sheet, scale, *ends)
+    between = PlannedBuffer(ARENA, spec.dtype, lines * n, name="folded lines")
+    passed = replace(passed, is_transformed=False, scale=scale if way == "half" else 1.0)
+    if way == "half":
+        ends = given, Address(between), x.buffer, between
+        first = of_sheets(spec.dtype, False, lines, sheet, 1.0, *ends)
+        return [*first, launch(spec.dtype, passed, Address(between), target, between, out.buffer)]
+    ends = Address(between), target, between, out.buffer
+    first = [launch(spec.dtype, passed, given, Address(between), x.buffer, between)]
+    return [*first, *of_sheets(spec.dtype, True, lines, sheet, scale, *ends)]
 
 
-def sheet_of(n: int, lines: int, lanes: int) -> tuple[int, int]:
-    """Rows and columns of a line as a sheet, as many as whole vectors; zeros: it stays a line.
+def of_sheets(
+    dtype: Any, inverse: bool, lines: int, sheet: tuple[int, int], scale: float,
+    given: Address, target: Address, source: Any, result: Any,
+) -> list[Launch]:  # fmt: skip
+    """Complex lines, each as a sheet: its columns, then its rows (Note [sheets])."""
+    (rows, columns), kind = sheet, KINDS[dtype.name]
+    between = PlannedBuffer(ARENA, dtype, 2 * lines * rows * columns, name="sheets")
+    one = Spectrum(kind, "whole", inverse, chirps=False, near=True, sheet="columns")
+    two = Spectrum(kind, "whole", inverse, chirps=False, near=False, in_one=True, sheet="rows")
+    circle = rows * columns
+    first = Passed(one, lines * columns, columns, rows, 1.0, across=columns, circle=circle)
+    second = Passed(two, lines * rows, 1, columns, scale, across=rows)
+    return [
+        launch(dtype, first, given, Address(between), source, between),
+        launch(dtype, second, Address(between), target, between, result),
+    ]
+
+
+def sheet_of(n: int, lines: int, lanes: int) -> tuple[int, int] | None:
+    """Rows and columns of a line as a sheet, as many as whole vectors; None: it stays a line.
 
     Many lines are transformed side by side while the nearer memory holds as many as lanes.
     """
     if n % (lanes * lanes) or (lines >= lanes and n < LONG) or max(stages.radices_of(n)) > PRIME:
-        return 0, 0
+        return None
     found = [r for r in range(lanes, isqrt(n) + 1, lanes) if n % r == 0 and n // r % lanes == 0]
-    return (found[-1], n // found[-1]) if found else (0, 0)
+    return (found[-1], n // found[-1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +178,7 @@ class Passed:
     across: int = 0  # Note [sheets]
     circle: int = 0  # the order of the second table of roots
     read: int = 0  # elements of a line, if not n
+    is_transformed: bool = True  # else they are folded, or unfolded, alone
 
 
 def launch(
@@ -166,7 +187,8 @@ def launch(
     """The launch for some lines."""
     what, n = of.what, of.n
     length = smooth(2 * n - 1) if what.chirps else n // 2 if what.folded else n
-    more, table, second = program_words(length, stages.radices_of(length), of.circle)
+    radices = stages.radices_of(length) if of.is_transformed else []
+    more, table, second = program_words(length, radices, of.circle)
     turns = kernel.SpectrumWords.word_count() + len(more)
     if what.sheet == "columns":
         more += sheet_words(what, n, of.circle)
@@ -176,7 +198,7 @@ def launch(
     words = kernel.SpectrumWords(
         out=target, source=given, work=Address(work), room=room, lines=of.lines, after=of.after,
         read=of.read or n, written=n // 2 + 1 if what.way == "half" else n, length=n,
-        padded=length, stages=len(stages.radices_of(length)),
+        padded=length, stages=len(radices),
         scale=double_bits(of.scale / (length if what.chirps else 1)), table=table, chirps=second,
         across=of.across, turns=turns, pieces=pieces,
     )  # fmt: skip
