@@ -245,10 +245,14 @@ look:
 find:
   %buffer = call ptr @PyDict_GetItemWithError(ptr %buffers, ptr %target)
   %is.new = icmp eq ptr %buffer, null
-  br i1 %is.new, label %make, label %leave
+  br i1 %is.new, label %numbered, label %leave
+numbered:
+  %turn = call ptr @held(ptr %target, i64 {at["node.sequence"]})
+  %turnClass = call ptr @class_of(ptr %turn)
+  %is.whole = call i1 @is_a(ptr %turnClass, i64 {INT})
+  br i1 %is.whole, label %make, label %leave
 make:
   call void @Py_IncRef(ptr %target)
-  %turn = call ptr @held(ptr %target, i64 {at["node.sequence"]})
   %number = call i64 @PyLong_AsLongLong(ptr %turn)
   %negative = sub i64 0, %number
   %first = call ptr @PyLong_FromLongLong(i64 %negative)
