@@ -49,6 +49,10 @@ from tests.ranks.pipelines import check_traced_pipelines as check_traced_pipelin
 from tests.ranks.tensor_parallel import check_compiled_layers as check_compiled_layers
 from tests.ranks.tensor_parallel import check_divided_losses as check_divided_losses
 from tests.ranks.training import CASES, mlp, train
+from tests.ranks.units import check_hooks_around_units as check_hooks_around_units
+from tests.ranks.units import check_late_parameters as check_late_parameters
+from tests.ranks.units import check_ties_across_units as check_ties_across_units
+from tests.ranks.units import check_writes_of_forward as check_writes_of_forward
 
 
 def shard(model: Any) -> Any:

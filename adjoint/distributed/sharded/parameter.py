@@ -62,35 +62,64 @@ def gathered_shape(part: DTensor) -> Size:
     return Size(part._layout.sizes()[-2])
 
 
-class SharedPlace:
-    """Where a part is kept: all the names, in modules of a unit, that one parameter has."""
+class Tie:
+    """One parameter's part, and the places that have it: one in each unit that uses it."""
 
-    def __init__(self, part: DTensor, *, on_host: bool) -> None:
+    def __init__(self, part: DTensor, mesh: DeviceMesh) -> None:
         self.part: Any = part  # the last that was found
-        self.layout = part._layout
+        self.mesh = mesh
+        self.places: list[SharedPlace] = []
+
+
+class SharedPlace:
+    """Where a unit keeps a part: all the names, in its modules, that one parameter has."""
+
+    def __init__(self, tie: Tie, *, on_host: bool) -> None:
+        self.tie = tie
+        self.layout = tie.part._layout
         self.on_host = on_host
         self.names: list[tuple[Module, str]] = []
+        self.is_whole = False  # whether a unit has put the whole parameter there
+        tie.places.append(self)
+
+    @property
+    def part(self) -> Any:
+        """The part that was found last."""
+        return self.tie.part
 
     def find(self) -> Any:
-        """The part that the modules have now, put under all its names again."""
-        parts = [owner._parameters.get(name) for owner, name in self.names]
-        new = [part for part in parts if part is not self.part]
+        """The part that the modules have now, put under all its names again, in other units too."""
+        tie = self.tie
+        places = [place for place in tie.places if not place.is_whole]
+        found = [owner._parameters.get(name) for place in places for owner, name in place.names]
+        new = [part for part in found if part is not tie.part]
         if new:
             for part in new:
                 self._check(part)
                 if part is not new[0]:
                     self._require_equal(new[0], part)
-            self.put(new[0])
-            self.part = new[0]
+            tie.part = new[0]
+            for place in places:
+                place.put(new[0])
         else:
-            self._check(self.part)
-        self.part.fully_sharded = True
-        return self.part
+            self._check(tie.part)
+        tie.part.fully_sharded = True
+        return tie.part
 
     def put(self, parameter: Any) -> None:
         """Give a tensor all the names."""
         for owner, name in self.names:
             owner._parameters[name] = parameter
+
+    def put_whole(self, parameter: Tensor) -> None:
+        """Give the whole parameter all the names, for a call."""
+        self.is_whole = True
+        self.put(parameter)
+
+    def put_back(self) -> None:
+        """Give the part all the names again."""
+        self.is_whole = False
+        self.put(self.part)
 
     def _check(self, part: Any) -> None:
         name = self.names[0][1]

@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from adjoint.distributed.communication.kernels import all_gather
 from adjoint.distributed.communication.operations import ALL_REDUCE, REDUCE_SCATTER
 from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.groups.group import ProcessGroup, resolve
 from adjoint.distributed.sharded.offload import computing_device
-from adjoint.distributed.sharded.parameter import SharedPlace, gathered_shape, shard_parameter
+from adjoint.distributed.sharded.parameter import SharedPlace, Tie, gathered_shape, shard_parameter
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
 from adjoint.distributed.tensor.layout import MeshLayout, padded
 from adjoint.engine.autodiff.tape.checkpoint import SURROUNDINGS
@@ -87,13 +88,17 @@ class GatheredUnit:
         self.group: ProcessGroup = mesh.get_group(mesh.ndim - 1)
         self.replicas = mesh.get_group(0).group_name if mesh.ndim == 2 else None
         self.inside = False  # whether whole parameters are in the places of parts
+        # All that its modules have, those that are ignored included.
+        self.names: WeakKeyDictionary[Module, set[str]] = WeakKeyDictionary()
         places: dict[int, SharedPlace] = {}
         for owner in own_modules(module):
+            self.names[owner] = set(owner._parameters)
             for name, parameter in list(owner._parameters.items()):
                 if parameter is not None and id(parameter) not in ignored:
                     part = owner._parameters[name] = self._part(parameter)
-                    shared = places.setdefault(id(part), SharedPlace(part, on_host=offload))
-                    shared.names.append((owner, name))
+                    if id(part) not in places:
+                        places[id(part)] = SharedPlace(self._tie(name, part), on_host=offload)
+                    places[id(part)].names.append((owner, name))
         self.places = list(places.values())
 
     def _part(self, parameter: Any) -> Any:
@@ -108,11 +113,36 @@ class GatheredUnit:
             part.fully_sharded = True
         return part
 
+    def _tie(self, name: str, part: Any) -> Tie:
+        """What places of one part have in common."""
+        tie: Tie | None = part.__dict__.get("tie")
+        if tie is None:
+            tie = part.tie = Tie(part, self.mesh)
+        if tie.mesh != self.mesh:
+            raise NotImplementedError(
+                f"fully_shard: parameter {name!r} is used by units on different meshes, "
+                f"{tie.mesh} and {self.mesh}. Shard its modules on one."
+            )
+        return tie
+
     def parts(self) -> list[Any]:
         """The parts that the modules have now, one for each place."""
         if self.inside:
             return [place.part for place in self.places]
+        self.refuse_others()
         return [place.find() for place in self.places]
+
+    def refuse_others(self) -> None:
+        """Raise for a parameter that came later: its gradients would not be averaged."""
+        for owner in own_modules(self.module):
+            for name in owner._parameters.keys() - self.names.get(owner, set()):
+                parameter = owner._parameters[name]
+                if parameter is not None and parameter.requires_grad:
+                    raise RuntimeError(
+                        f"fully_shard: parameter {name!r} of {type(owner).__name__} was added "
+                        "after the module was sharded, so its gradients would not be averaged. "
+                        "Add it before, or shard its module by itself first."
+                    )
 
     def gather(self) -> list[Tensor]:
         """The whole parameters, from everybody's parts: one message for each dtype."""
@@ -172,7 +202,7 @@ class GatheredUnit:
         whole = self.gather()
         versions = [w._storage.version for w in whole]
         for place, parameter in zip(self.places, whole, strict=True):
-            place.put(parameter)
+            place.put_whole(parameter)
         self.inside = True
         try:
             yield whole
@@ -181,7 +211,7 @@ class GatheredUnit:
         finally:
             self.inside = False
             for place in self.places:
-                place.put(place.part)
+                place.put_back()
 
     @staticmethod
     def _cast(x: Any, dtype: DType) -> Any:
@@ -199,11 +229,20 @@ class Noted:
     dtype: DType
 
 
+@dataclass(frozen=True, slots=True)
+class KeptOutside:
+    """What the hooks around a unit made of a tensor."""
+
+    value: Any
+
+
 class UnitCall:
     """One call of a unit's forward, and what its backward gathers: Note [gathered parameters]."""
 
     def __init__(self, unit: GatheredUnit, whole: list[Tensor]) -> None:
         self.unit = unit
+        # What keeps other tensors: `save_on_cpu`, a checkpoint, or a unit around this one.
+        self.outer = CONTEXT.saved_hooks[-1] if CONTEXT.saved_hooks else None
         self.place_of = {w._storage.identity: at for at, w in enumerate(whole)}
         self.seen = [place.mark() for place in unit.places]
         # While forward runs, which may have a backward in it, and for the one after it.
@@ -219,16 +258,18 @@ class UnitCall:
                 self.whole = None
 
     def pack(self, tensor: Tensor) -> Any:
-        """A note of a whole parameter; other tensors as they are."""
+        """A note of a whole parameter; other tensors as hooks around the unit keep them."""
         at = self.place_of.get(tensor._storage.identity)
         if at is None:
-            return tensor
+            return tensor if self.outer is None else KeptOutside(self.outer[0](tensor))
         return Noted(
             at, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.dtype
         )
 
     def unpack(self, note: Any) -> Tensor:
         """The tensor that a note stands for."""
+        if isinstance(note, KeptOutside) and self.outer is not None:
+            return self.outer[1](note.value)
         if not isinstance(note, Noted):
             kept: Tensor = note
             return kept
