@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import os
 import signal
 import struct
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -135,6 +139,48 @@ def test_the_third_kernel_has_others_begin_and_small_groups_leave_them(
     monkeypatch.setattr(kernel_workers, "STAY", 0.0)  # nothing was asked for since
     workers.keep_while_asked()
     assert len(workers.idle) == 1
+
+
+def test_workers_begin_first_where_no_kernel_is_on_the_disk(
+    workers: KernelWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: dict[str, bytes] = {}
+    monkeypatch.setattr(made.store, "get", kept.get)
+    monkeypatch.setattr(made.store, "put", kept.__setitem__)
+    monkeypatch.setattr(made, "WORKERS", workers)
+    monkeypatch.setattr(kernel_workers, "available_processors", lambda: 6)
+    made.note_first.__wrapped__()
+    made.expect_kernels.__wrapped__()
+    assert not workers.idle
+    kept.clear()
+    made.expect_kernels.__wrapped__()
+    assert len(workers.idle) == 3
+    began = {str(worker.process.pid) for worker in workers.idle}
+    for _ in range(2 * kernel_workers.FEW):
+        assert answered(workers, "one")[0] in began
+    assert len(workers.idle) == 3
+    assert workers.later is not None
+    workers.later.cancel()
+
+
+def test_what_is_on_the_disk_is_found_without_loading_triton() -> None:
+    program = (
+        "import sys\n"
+        "from adjoint.engine.backends.triton.launch_words import Written\n"
+        "from adjoint.engine.backends.triton.runtime import compile as made\n"
+        "print(made.cubin_key(Written('', (1, 1), 4, 'one'), 90))\n"
+        "assert 'triton' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    key = made.cubin_key(Written("", (1, 1), 4, "one"), 90)
+    assert done.stdout.strip() == key
+
+
+def test_the_text_of_the_prelude_is_what_is_loaded() -> None:
+    pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) compiles kernels")
+    prelude = importlib.import_module("adjoint.engine.backends.triton.prelude")
+    assert made.prelude_text() == inspect.getsource(prelude)
 
 
 def test_two_processors_have_one_worker(

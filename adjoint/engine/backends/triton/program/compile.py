@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from functools import cache, partial
 from typing import Any
@@ -12,7 +11,11 @@ from adjoint.engine.backends.triton.program.direct import DirectProgram
 from adjoint.engine.backends.triton.program.mirror import small_program
 from adjoint.engine.backends.triton.program.open_plans import open_program
 from adjoint.engine.backends.triton.program.program import GpuProgram
-from adjoint.engine.backends.triton.runtime.compile import KernelError, triton
+from adjoint.engine.backends.triton.runtime.compile import (
+    WITHOUT_TRITON,
+    KernelError,
+    has_triton,
+)
 from adjoint.engine.backends.triton.runtime.cuda import machine
 from adjoint.engine.backends.triton.runtime.cudnn import CudnnConvolver
 from adjoint.engine.backends.triton.runtime.direct import direct_gpu
@@ -20,6 +23,7 @@ from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.executors import compiler_for, register_backend, register_compiler
 from adjoint.engine.compiler.options import Options, chosen
 from adjoint.engine.core.device import Device
+from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
 
@@ -36,9 +40,11 @@ def device_index(task: Task) -> tuple[int | None, bool]:
 
 def compile_task(task: Task, options: Options | None = None) -> Executable:
     """A program of kernels; what no GPU can run by itself is interpreted, with a warning."""
-    if task.fragment and not has_triton():
+    if not has_triton():
+        if not task.fragment:
+            raise DeviceError(WITHOUT_TRITON)
+        tell_without_triton()
         raise Unfit
-    triton()
     options = options or Options()
     if options.validate:
         raise NotImplementedError(
@@ -67,16 +73,13 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
 
 
 @cache
-def has_triton() -> bool:
-    """Whether fragments can be made; where they cannot, it is said once."""
-    installed = importlib.util.find_spec("triton") is not None
-    if not installed:
-        warnings.warn(
-            "cuda: Triton is not installed, so eager operations run by CuPy one after the other, "
-            "which is slower. Install it with `pip install adjoint[cuda]`.",
-            stacklevel=2,
-        )
-    return installed
+def tell_without_triton() -> None:
+    """Say once that no fragments can be made."""
+    warnings.warn(
+        "cuda: Triton is not installed, so eager operations run by CuPy one after the other, "
+        "which is slower. Install it with `pip install adjoint[cuda]`.",
+        stacklevel=2,
+    )
 
 
 def given_up(task: Task, why: str) -> Executable:

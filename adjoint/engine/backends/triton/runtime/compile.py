@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import inspect
+import importlib.metadata
+import importlib.util
 import json
 import linecache
 from collections.abc import Callable
@@ -45,16 +46,19 @@ class CompiledKernel:
     cubin: bytes
 
 
+WITHOUT_TRITON = (
+    "compile: programs on a CUDA device are compiled by Triton, which is not installed. "
+    "Install it with `pip install adjoint[cuda]`, or use backend='interpret'."
+)
+
+
 @cache
 def triton() -> Any:
     """The Triton module, or an error that says how to get it."""
     try:
         return importlib.import_module("triton")
     except ImportError as error:
-        raise DeviceError(
-            "compile: programs on a CUDA device are compiled by Triton, which is not installed. "
-            "Install it with `pip install adjoint[cuda]`, or use backend='interpret'."
-        ) from error
+        raise DeviceError(WITHOUT_TRITON) from error
 
 
 @cache
@@ -69,10 +73,53 @@ def scope() -> dict[str, Any]:
 
 
 @cache
+def has_triton() -> bool:
+    """Whether Triton is there; to load it takes half a second, which only compiling needs."""
+    return importlib.util.find_spec("triton") is not None
+
+
+@cache
 def writer_key() -> str:
-    """What besides its source decides a kernel's code."""
-    prelude = importlib.import_module("adjoint.engine.backends.triton.prelude")
-    return f"{triton().__version__};{inspect.getsource(prelude)};{FUSION} {FLUSH}"
+    """What besides its source decides a kernel's code: of Triton not loaded, but read about."""
+    try:
+        version = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:  # a build of it under another name
+        version = str(triton().__version__)
+    return f"{version};{prelude_text()};{FUSION} {FLUSH}"
+
+
+def prelude_text() -> str:
+    """The text of the functions that kernels use, which are not loaded for it."""
+    spec = importlib.util.find_spec("adjoint.engine.backends.triton.prelude")
+    text = None if spec is None else spec.loader.get_source(spec.name)  # type: ignore[union-attr]
+    if text is None:
+        raise DeviceError(
+            "compile: the texts of kernels' functions (adjoint.engine.backends.triton.prelude) are "
+            "not there, and Triton compiles texts. Install the package with its sources."
+        )
+    return str(text)
+
+
+@cache
+def expect_kernels() -> None:
+    """Have workers begin now where nothing compiled for this version is on the disk.
+
+    The first kernels are planned meanwhile, and many follow; elsewhere few may.
+    """
+    if store.get(first_key()) is None:
+        WORKERS.begin_others()
+
+
+@cache
+def first_key() -> str:
+    """Where it is noted that some kernel was compiled by this version."""
+    return key_of("kernels were compiled", writer_key())
+
+
+@cache
+def note_first() -> None:
+    """Note that some kernel was compiled."""
+    store.put(first_key(), b"1")
 
 
 def know_by_files() -> None:
@@ -124,6 +171,7 @@ def compiled(written: Written, capability: int) -> CompiledKernel:
             f"compile: Triton does not compile the kernel of {written.origin} ({wrong})"
         )
     store.put(key, code)
+    note_first()
     if wrong and written.origin not in UNOPTIMISED:
         UNOPTIMISED.add(written.origin)
         warn_user(

@@ -27,6 +27,7 @@ from adjoint.engine.backends.triton.runtime.compile import (
     KernelError,
     compile_together,
     compiled,
+    expect_kernels,
     writer_key,
 )
 from adjoint.engine.backends.triton.runtime.cublaslt import BIAS_POINTER, WORKSPACE
@@ -103,6 +104,7 @@ class DirectGpu:
         self.choices: dict[Any, int] = {}  # which of several ways was the fastest, of those asked
         self.biases = Lock()
         self.faults = whole.faults
+        expect_kernels()
 
     def enter(self) -> tuple[int, int | None]:
         """The current stream; and the current device, if it is another one."""

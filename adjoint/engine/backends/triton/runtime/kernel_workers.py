@@ -12,8 +12,9 @@ Note [kernel workers]
 
     One is kept for the next kernel; many kernels are compiled by as many as there are processors,
     of which a few stay for a while: eager mode asks for some kernels at one call after the other.
-    So the third kernel that is asked for within a while has more of them begin, beside it: they
-    would take their second or two when there are kernels for them.
+    They begin before there are kernels for them, since that takes a second: at the first program
+    where the disk has no kernel of this version, elsewhere beside the third kernel that is asked
+    for within a while.
     They leave out what takes Triton long and changes no instruction: lines of the source in its
     code, texts between its stages on the disk, and a hash of its own 500 MB, in whose place is what
     the file system says of these files.
@@ -199,7 +200,7 @@ class KernelWorkers:
             worker = self.take()
             if worker is None:
                 return None
-            self.begin_others()
+            self.note_asked()
             try:
                 answer = worker.compile(work)
             except WorkerNeverReady:
@@ -216,14 +217,19 @@ class KernelWorkers:
             self.rest(self.kept)
             return answer
 
-    def begin_others(self) -> None:
-        """Where one kernel is asked for after the other, have others begin, which stay a while."""
+    def note_asked(self) -> None:
+        """Where one kernel is asked for after the other, have others begin."""
         now = monotonic()
         self.asked = [*[at for at in self.asked if now - at < STAY], now]
-        if len(self.asked) < FEW or now - self.others < STAY:
-            return
-        self.others, count = now, self.staying()
-        while len(self.idle) < count - 1 and self.can_begin:
+        if len(self.asked) >= FEW and now - self.others >= STAY:
+            self.begin_others(busy=1)
+
+    def begin_others(self, busy: int = 0) -> None:
+        """Have as many as are worth it begin, which stay for a while; so many are at work."""
+        if self.owner != os.getpid():
+            self.forget()
+        self.others, count = monotonic(), self.staying()
+        while len(self.idle) < count - busy and self.can_begin:
             worker = begun()
             if worker is None:
                 break
