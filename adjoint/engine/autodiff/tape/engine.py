@@ -234,6 +234,7 @@ class Backward:
                         if early:
                             self.count_edges(node, early)
                         continue
+            results: Any
             if LISTENERS and capture is None:
                 results = self.run_heard(node, grads)
             elif simple and node.extra is None:

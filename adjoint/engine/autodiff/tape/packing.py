@@ -27,5 +27,5 @@ def pack_saved(outs: Any, since: int) -> None:
         for k, code in enumerate(node.plan.saves):
             if isinstance(saved[k], TensorBase):
                 edge = edge_of(saved[k]) if code >= 0 else None
-                saved[k] = Packed(saved[k], edge)  # type: ignore[arg-type]
+                saved[k] = Packed(saved[k], edge)
                 node.make_extra()  # few nodes are asked whether anything is packed
