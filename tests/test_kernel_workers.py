@@ -290,6 +290,36 @@ def test_what_workers_leave_out_changes_no_instruction(monkeypatch: pytest.Monke
     assert len(codes[0]) < len(codes[1])  # which has lines
 
 
+def test_sums_that_are_not_compared_are_the_same_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And to leave comparisons out is what makes Triton's own IR shorter."""
+    pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) compiles kernels")
+    if not made.knows(made.COMPARES):
+        pytest.skip("this version of Triton compares nothing")
+    monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    text = (
+        "@triton.jit\ndef kernel(words):\n"
+        "    n = tl.load(words.to(tl.pointer_type(tl.int64))).to(tl.int32)\n"
+        "    x = tl.program_id(0) * 128 + tl.arange(0, 128)\n"
+        "    at = words.to(tl.pointer_type(tl.int32)) + 8 + x % n * 3 + x // n\n"
+        "    tl.store(at, (x - n) * n + x, mask=x < n * 2 - 1)\n"
+    )
+    written, knows = Written(text, (1, 1), 4, "sums"), made.knows
+    codes, lengths = [], []
+    for is_told in (True, False):
+        monkeypatch.setattr(
+            made, "knows", lambda o, t=is_told: knows(o) and (t or o != made.COMPARES)
+        )
+        before = set(tmp_path.rglob("*.source"))
+        codes.append(made.build(written, f"sums{is_told}", 80).cubin)
+        (source,) = set(tmp_path.rglob("*.source")) - before
+        lengths.append(len(source.read_text()))
+    assert instructions(codes[0]) == instructions(codes[1])
+    assert lengths[0] < lengths[1]
+
+
 def instructions(cubin: bytes) -> bytes:
     """The section of an ELF file that has a kernel's instructions."""
     start, size, count, names = (
