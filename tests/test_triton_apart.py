@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -49,16 +50,13 @@ def test_parts_have_their_own_inputs_outputs_and_writes() -> None:
     calls: list[str] = []
 
     class Run:
-        """A program that adds 1; what it failed at may be known later."""
-
-        late = True
+        """A program that adds 1; what it failed at may be known later, if it says anything."""
 
         def __init__(self, name: str) -> None:
             self.name = name
             self.kept: list[Any] = []
-
-        def keep(self, undo: Any) -> None:
-            self.kept.append(undo)
+            board = SimpleNamespace(streams={}, keep=self.kept.append)
+            self.reports = SimpleNamespace(board=board)
 
         def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
             calls.append(self.name)
@@ -77,9 +75,13 @@ def test_parts_have_their_own_inputs_outputs_and_writes() -> None:
     assert (y == 6).all()
     assert (counter == 3).all()
     assert (n == 3).all()
+    assert run.shown.kept == []  # no kernel said anything
+    run.shown.reports.board.streams[0] = "a stream"
+    run([x, counter], [counter])
     (undo,) = run.shown.kept
+    assert (counter == 4).all()
     undo()  # the GPU's part did nothing
-    assert (counter == 2).all()
+    assert (counter == 3).all()
 
 
 class Memory:
