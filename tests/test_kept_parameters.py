@@ -40,7 +40,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.collect()
 
 
-def network() -> Module:
+def network() -> Any:
     """Layers of which something is kept on every processor: a norm's scales, filters, panels."""
     ad.manual_seed(0)
     nn = ad.nn

@@ -335,7 +335,7 @@ def test_all_cores_change_large_tensors_in_place(
     monkeypatch.setattr(in_place, "_met", {})
     change, reference = IN_PLACE[name]
     rng = np.random.default_rng(len(name))
-    a, b = (rng.standard_normal((257, 256)).astype(dtype) for _ in range(2))
+    a, b = (rng.standard_normal((1031, 257)).astype(dtype) for _ in range(2))
     a[0, :4], b[0, :4] = [np.inf, -np.inf, np.nan, -0.0], [0, np.inf, 1, 0]
     with np.errstate(all="ignore"):
         want = reference(a, b)

@@ -164,6 +164,7 @@ def check_values(rank: int, size: int) -> None:
         with pytest.raises(IndexError, match="out of range"):
             x.sum(2)
     half = DTensor.from_local(ad.full((3,), 2.0 / size), mesh(), [Partial()])
+    turned: Any
     for turned in (half.to(ad.int64), half.long(), half.type(ad.int32), half > 1.5):
         assert turned.full_tensor().tolist() == (
             [2] * 3 if turned.dtype is not ad.bool else [1] * 3

@@ -48,10 +48,14 @@ def _move(name: str, infer: Any, transpose: Any) -> Record:
     return linear(name, infer, transpose, communicates=True)
 
 
-COPIED = _move("copied", lambda x, group: x, lambda g, group: SUMMED(g, group=group))
-SUMMED = _move("summed", lambda x, group: x, lambda g, group: COPIED(g, group=group))
-GATHERED = _move("gathered", _gathered_spec, lambda g, dim, group: DIVIDED(g, dim=dim, group=group))
-DIVIDED = _move("divided", _part_spec, lambda g, dim, group: GATHERED(g, dim=dim, group=group))
+COPIED: Record = _move("copied", lambda x, group: x, lambda g, group: SUMMED(g, group=group))
+SUMMED: Record = _move("summed", lambda x, group: x, lambda g, group: COPIED(g, group=group))
+GATHERED: Record = _move(
+    "gathered", _gathered_spec, lambda g, dim, group: DIVIDED(g, dim=dim, group=group)
+)
+DIVIDED: Record = _move(
+    "divided", _part_spec, lambda g, dim, group: GATHERED(g, dim=dim, group=group)
+)
 
 
 @lowers(COPIED)

@@ -130,7 +130,7 @@ def know_by_files() -> None:
 
     Its own cache keeps code by that: where a file changed, its time did.
     """
-    caching = importlib.import_module("triton.runtime.cache")
+    caching: Any = importlib.import_module("triton.runtime.cache")
     if not hasattr(caching, "triton_key"):  # another version has it elsewhere, and hashes
         return
     root = Path(triton().__file__).parent

@@ -21,8 +21,8 @@ from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.schedule import power_of_two
 from adjoint.engine.backends.triton.templates import lines as along
 from adjoint.engine.backends.triton.templates.lines import pointer
-from adjoint.engine.backends.triton.templates.sorting import sorted_items
-from adjoint.engine.backends.triton.templates.sorting_kernels import PAD, PLACE
+from adjoint.engine.backends.triton.templates.order.sorting import sorted_items
+from adjoint.engine.backends.triton.templates.order.sorting_kernels import PAD, PLACE
 from adjoint.engine.compiler.memory.places import OWN, Place
 from adjoint.engine.compiler.package.status import CODE_BITS, LEAST
 from adjoint.engine.compiler.schedule.steps import Launch, Status

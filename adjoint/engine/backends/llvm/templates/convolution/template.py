@@ -9,6 +9,10 @@ from adjoint.engine.backends.llvm.templates.convolution.channels import (
     channel_sums,
     goes_along_channels,
 )
+from adjoint.engine.backends.llvm.templates.convolution.depthwise.planes import (
+    is_by_planes,
+    plane_sums,
+)
 from adjoint.engine.backends.llvm.templates.convolution.filters import by_weight
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     Phase,
@@ -23,7 +27,6 @@ from adjoint.engine.backends.llvm.templates.convolution.narrow import (
     is_narrow,
     narrow_sums,
 )
-from adjoint.engine.backends.llvm.templates.convolution.planes import is_by_planes, plane_sums
 from adjoint.engine.backends.llvm.templates.convolution.pointwise import (
     is_one_pixel,
     is_pointwise,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from adjoint.engine.backends.llvm.templates.convolution import planes_kernel as kernels
+from adjoint.engine.backends.llvm.templates.convolution.depthwise import planes_kernel as kernels
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     Phase,
     positions,

@@ -16,7 +16,7 @@ Note [exchanges]
 from __future__ import annotations
 
 from adjoint.engine.backends.triton.templates.lines import pointer
-from adjoint.engine.backends.triton.templates.sorting_kernels import (
+from adjoint.engine.backends.triton.templates.order.sorting_kernels import (
     ELEMENTS,
     HIGHEST,
     LAST,

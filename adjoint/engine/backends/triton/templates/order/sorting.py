@@ -8,10 +8,10 @@ from typing import Any
 
 from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.triton.schedule import power_of_two
-from adjoint.engine.backends.triton.templates import exchange_kernels as exchanges
 from adjoint.engine.backends.triton.templates import lines as along
-from adjoint.engine.backends.triton.templates import sorting_kernels as kernels
-from adjoint.engine.backends.triton.templates.sorting_kernels import (
+from adjoint.engine.backends.triton.templates.order import exchange_kernels as exchanges
+from adjoint.engine.backends.triton.templates.order import sorting_kernels as kernels
+from adjoint.engine.backends.triton.templates.order.sorting_kernels import (
     BEST,
     ELEMENTS,
     HIGH,

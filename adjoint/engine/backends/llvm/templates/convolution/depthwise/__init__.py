@@ -1,0 +1,1 @@
+"""Depthwise convolutions of images that are read where they lie."""

@@ -1,0 +1,1 @@
+"""Order: argsort, the first few, medians, modes; by exchanges."""
