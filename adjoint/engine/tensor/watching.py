@@ -37,7 +37,7 @@ COUNTED: bool = (
 )
 
 
-class Sharing:
+class MemoryStorages:
     """What storages on one memory have in common."""
 
     __slots__ = ("joins", "shown")
@@ -59,11 +59,11 @@ class _Events:
 EVENTS = _Events()
 
 
-def _sharing(storage: Storage) -> Sharing:
+def _sharing(storage: Storage) -> MemoryStorages:
     try:
         return storage.sharing
     except AttributeError:
-        storage.sharing = sharing = Sharing()
+        storage.sharing = sharing = MemoryStorages()
         return sharing
 
 
@@ -91,7 +91,7 @@ def _holders(holder: Any, name: str) -> int:
 def _alone() -> int:
     """What `_holders` gives of what one object alone holds."""
     storage = Storage(None)
-    storage.sharing = Sharing()
+    storage.sharing = MemoryStorages()
     return _holders(storage, "sharing")
 
 

@@ -34,12 +34,12 @@ from adjoint.engine.backends.triton.templates import (
     scaled,
     scans,
     scatter,
-    sorting,
     statistics,
 )
 from adjoint.engine.backends.triton.templates.convolution import Convolver
 from adjoint.engine.backends.triton.templates.groups import template as groups
 from adjoint.engine.backends.triton.templates.long_attention import Attender, LongAttention
+from adjoint.engine.backends.triton.templates.order import sorting
 from adjoint.engine.backends.triton.templates.windows import padding, pooling, resampling, sliding
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins, pair_functions, pairs

@@ -39,7 +39,7 @@ KIND = "kept"  # of the step
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSteps:
     """What is kept from call to call."""
 
     byte: PlannedBuffer  # whether it has to be made
@@ -48,7 +48,7 @@ class Kept:
 
 def kept_apart(
     steps: Sequence[Step], inputs: Sequence[PlannedBuffer | None], lasting: Iterable[int]
-) -> tuple[list[Step], Kept | None]:
+) -> tuple[list[Step], KeptSteps | None]:
     """The steps with those first that depend on lasting inputs alone, behind a test."""
     once = launches_once(steps, {b for i in lasting if (b := inputs[i]) is not None})
     if not once:
@@ -68,7 +68,7 @@ def kept_apart(
     )
     chosen = set(map(id, once))
     rest = [step for step in steps if id(step) not in chosen]
-    return [flow, *rest], Kept(byte, frozenset([byte, *(touch.buffer for touch in made)]))
+    return [flow, *rest], KeptSteps(byte, frozenset([byte, *(touch.buffer for touch in made)]))
 
 
 def launches_once(steps: Sequence[Step], lasting: set[PlannedBuffer]) -> list[Launch]:

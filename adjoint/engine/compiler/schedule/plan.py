@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adjoint.engine.compiler.memory.places import Place, PlannedBuffer
-from adjoint.engine.compiler.schedule.lasting import Kept
+from adjoint.engine.compiler.schedule.lasting import KeptSteps
 from adjoint.engine.compiler.schedule.steps import Step, moments
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.passes.recomputation.recompute import Recomputed
@@ -22,7 +22,7 @@ class Plan:
     results: dict[int, PlannedBuffer]  # by output
     places: dict[Value, Place]
     remat: Recomputed
-    kept: Kept | None = None  # what it makes of parameters alone (Note [kept for calls])
+    kept: KeptSteps | None = None  # what it makes of parameters alone (Note [kept for calls])
 
     @property
     def moments(self) -> list[tuple[str, Step]]:
