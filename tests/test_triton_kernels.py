@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.backends.triton.launch_words import Written
+from adjoint.engine.backends.triton.program.codes import ErrorNumbers
 from adjoint.engine.backends.triton.program.program import GpuProgram
 from adjoint.engine.backends.triton.runtime.compile import build
 from adjoint.engine.backends.triton.target import TritonTarget
@@ -48,6 +50,8 @@ class Compiling:
     def __init__(self, capabilities: tuple[int, ...]) -> None:
         self.capabilities = capabilities
         self.kernels: dict[str, int] = {}
+        word = np.zeros(1, np.int64)  # that kernels would report into
+        self.faults = SimpleNamespace(errors=ErrorNumbers(), word=word, address=self.address(word))
 
     def active(self) -> Any:
         return contextlib.nullcontext()
@@ -78,6 +82,8 @@ class Compiling:
 
     def downloader(self, target: Any, source: Any) -> Callable[[], None]:
         return lambda: None
+
+    copier = downloader
 
     def prepare(self, name: str, work: Any) -> Callable[[int], None]:
         if isinstance(work, Written) and name not in self.kernels:
