@@ -45,6 +45,7 @@ while True:
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(kernel_workers, "BEGIN", ANSWERING)
+    monkeypatch.setattr(kernel_workers, "available_processors", lambda: 2)
     monkeypatch.delenv("DISABLE_LLVM_OPT", raising=False)
     found = KernelWorkers()
     yield found
