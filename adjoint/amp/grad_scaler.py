@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Iterator
 from enum import Enum
@@ -13,6 +14,7 @@ from adjoint.engine.backends.array.lists.many import update_many
 from adjoint.engine.core.dtype import float16, float32, int32
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.loading import brought
 from adjoint.engine.ops.create.creation import full, zeros
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.tensor import Tensor
@@ -157,7 +159,8 @@ class GradScaler:
         grads = [grad for grad in given if grad is not None]
         if any(grad.dtype is float16 for grad in grads):
             raise ValueError("Attempting to unscale FP16 gradients.")
-        grads = [grad._values() if grad.is_sparse else grad for grad in grads]
+        groups = dict.fromkeys(group for grad in grads for group in getattr(grad, "split_over", ()))
+        grads = [_elements(grad) for grad in grads]
 
         def unscale(grad: Tensor) -> None:
             bad = grad.isfinite().all().logical_not().float()
@@ -167,6 +170,11 @@ class GradScaler:
 
         with CONTEXT.having(grad_enabled=False):
             update_many(unscale, grads)
+            if groups:  # what one process finds in its parts, all must know: all step, or none
+                operations = brought("adjoint.distributed.communication.operations")
+                largest = operations.RedOpType.MAX
+                for device, group in itertools.product(list(flags), groups):
+                    flags[device] = operations.all_reduce(flags[device], largest, group)
         return flags
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -313,6 +321,13 @@ class GradScaler:
         if self._scale is not None and self._growth_tracker is not None:
             self._scale.fill_(self._init_scale)
             self._growth_tracker.fill_(self._init_growth_tracker)
+
+
+def _elements(grad: Any) -> Tensor:
+    """The elements of a gradient that are here: of a sparse one its values, of a DTensor a part."""
+    if hasattr(grad, "to_local"):
+        return grad.to_local()  # type: ignore[no-any-return]
+    return grad._values() if grad.is_sparse else grad  # type: ignore[no-any-return]
 
 
 def _any(by_device: dict[Any, Tensor], device: Any) -> Tensor:

@@ -43,6 +43,9 @@ def get_total_norm(
 ) -> Tensor:
     """The norm of tensors taken together, as if they were one vector.
 
+    Of tensors that processes have parts of (DTensors) it is the norm of the whole ones, a DTensor
+    too; every process calls it.
+
     Args:
         tensors: a tensor or several.
         norm_type: the order of the norm; may be inf.
@@ -57,6 +60,8 @@ def get_total_norm(
     listed = _listed(tensors)
     if not listed:
         return zeros(())
+    if any(hasattr(tensor, "to_local") for tensor in listed):
+        return _norm_over_processes(listed, float(norm_type), error_if_nonfinite, foreach)
     with no_grad():
         where = listed[0].device
         parts = listed if foreach is False else _joined(listed, float(norm_type))
@@ -136,46 +141,47 @@ def clip_grad_norm_(
         tensor([0.6000, 0.8000])
     """
     listed = _listed(parameters, "parameters")
-    total = _norm_over_processes(listed, float(norm_type), error_if_nonfinite, foreach)
+    grads = [p.grad for p in listed if p.grad is not None]
+    total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(listed, max_norm, total, foreach)
     return total
 
 
 def _norm_over_processes(
-    parameters: list[Tensor], norm_type: float, error_if_nonfinite: bool, foreach: bool | None
+    tensors: list[Tensor], norm_type: float, error_if_nonfinite: bool, foreach: bool | None
 ) -> Tensor:
-    """The joint norm, where processes may keep parts of a parameter (`split_over` groups)."""
-    parts: dict[Any, list[Tensor]] = {}
-    first: Any = None
-    for each_one in parameters:
-        grad = each_one.grad
-        if grad is None:
-            continue
-        if hasattr(grad, "to_local"):
-            first = grad if first is None else first
-            parts.setdefault(grad.split_over, []).append(grad.to_local())
-        else:
-            parts.setdefault((), []).append(grad)
-    if first is None:
-        return get_total_norm(parts.get((), []), norm_type, error_if_nonfinite, foreach)
+    """The joint norm of tensors some of which are DTensors, cut over their `split_over` groups."""
     if norm_type <= 0:
         raise NotImplementedError(
-            f"clip_grad_norm_: of parameters that processes have parts of, the norm must be of a "
+            f"get_total_norm: of tensors that processes have parts of, the norm must be of a "
             f"positive order or inf, received {norm_type}"
         )
+    parts: dict[Any, list[Tensor]] = {}
+    first: Any = None
+    for tensor in tensors:
+        each: Any = tensor.detach()
+        if not hasattr(each, "to_local"):
+            parts.setdefault((), []).append(each)
+            continue
+        first = each if first is None else first
+        if any(placement.is_partial() for placement in each.placements):
+            parts.setdefault((), []).append(each.full_tensor())
+        else:
+            parts.setdefault(each.split_over, []).append(each.to_local())
     norms = []
     largest = norm_type == float("inf")
     operations = brought("adjoint.distributed.communication.operations")
     combine = operations.RedOpType.MAX if largest else operations.RedOpType.SUM
-    for groups, grads in parts.items():
-        filled = [grad for grad in grads if grad.numel()]  # a process may have no rows
-        none = grads[0].new_zeros(())
+    for groups, local in parts.items():
+        filled = [part for part in local if part.numel()]  # a process may have no rows
+        none = local[0].new_zeros(())
         norm = get_total_norm(filled, norm_type, False, foreach) if filled else none
         with no_grad():
             for group in groups:
-                power = norm if largest else norm**norm_type
+                # In doubles: powers of a norm that a half can hold are beyond what it can.
+                power = norm if largest else norm.double() ** norm_type
                 power = operations.all_reduce(power, combine, group)
-                norm = power if largest else power ** (1.0 / norm_type)
+                norm = power if largest else (power ** (1.0 / norm_type)).to(norm.dtype)
         norms.append(norm)
     return first.replicated(get_total_norm(norms, norm_type, error_if_nonfinite))
 
