@@ -28,6 +28,7 @@ from adjoint.engine.autodiff.tape.accumulate import (
     claim,
     claim_shared,
 )
+from adjoint.engine.autodiff.tape.changes import replacement, replacing
 from adjoint.engine.autodiff.tape.early import EARLY_LEAVES, NODES_AFTER_LEAVES
 from adjoint.engine.autodiff.tape.kinks import KINKS, KinkNode, edges_behind, zeros_behind
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
@@ -419,13 +420,13 @@ class Backward:
             for prehook in tuple(extra.node_prehooks.values()):
                 replaced = self.ask(prehook, tuple(grads))
                 if replaced is not None:
-                    grads = replacing(grads, claimed(replaced))
+                    grads = replacing(prehook, grads, claimed(replaced))
         results = self.apply(node, grads, needed)
         if extra is not None:
             for hook in tuple(extra.hooks.values()):
                 replaced = self.ask(hook, tuple(results), tuple(grads))
                 if replaced is not None:
-                    results = replacing(results, claimed(replaced))
+                    results = replacing(hook, results, claimed(replaced))
         if not self.retain_graph:
             node.release()
         return results
@@ -468,7 +469,7 @@ class Backward:
         if meta is not None and meta.hooks:
             for hook in tuple(meta.hooks.values()):
                 replaced = self.ask(hook, grad)
-                grad = grad if replaced is None else replacing([grad], [replaced])[0]
+                grad = grad if replaced is None else replacement(hook, grad, replaced)
             grad = claimed(grad)[0]  # a hook may have kept it
         if self.targets is not None and grad is not None:
             self.gradients[edge] = grad
@@ -478,7 +479,8 @@ class Backward:
         if extra is not None:
             for prehook in tuple(extra.node_prehooks.values()):
                 replaced = self.ask(prehook, (grad,))
-                grad = grad if replaced is None else replacing([grad], [as_one(replaced)])[0]
+                if replaced is not None:
+                    grad = replacing(prehook, [grad], claimed(replaced))[0]
             grad = claimed(grad)[0]  # a hook may have kept it
         if grad is not None:
             accumulate_grad(leaf, grad, keep_graph=self.create_graph)
@@ -503,20 +505,7 @@ def is_watched(leaf: Any) -> bool:
     return meta is not None and bool(meta.hooks or meta.accumulate_hooks or meta.leaf_extra)
 
 
-def replacing(grads: Sequence[Any], replaced: Sequence[Any]) -> Any:
-    """What a hook put in the place of cotangents; where there is none, it may put none."""
-    for grad, other in zip(grads, replaced, strict=False):
-        if grad is None and other is not None:
-            raise RuntimeError("can't replace a None gradient with a non-None value")
-    return replaced
-
-
 def claimed(replaced: Any) -> list[Any]:
     """What a node's hook returned in place of cotangents, which it may have elsewhere too."""
     grads = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
     return [claim(g) if is_tensor(g) else g for g in grads]
-
-
-def as_one(x: Any) -> Any:
-    """A tensor, or the first of a tuple."""
-    return x if is_tensor(x) else x[0]

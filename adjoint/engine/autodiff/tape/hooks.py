@@ -6,9 +6,10 @@ import itertools
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from adjoint.engine.autodiff.tape.accumulate import claim, owned
+from adjoint.engine.autodiff.tape.changes import replacement
 from adjoint.engine.autodiff.tape.early import EARLY_LEAVES
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.public import PROPERTIES, method, prop
@@ -91,11 +92,10 @@ class Prehook:
     def __call__(self, grad: Any) -> Any:
         for hook in tuple(self.hooks.values()):
             replaced = hook(grad)
-            if grad is None:
-                if replaced is not None:
-                    raise RuntimeError("can't replace a None gradient with a non-None value")
-                continue
-            grad = claim(grad if replaced is None else replaced)  # the hook may have kept it
+            if replaced is not None:
+                grad = replacement(hook, grad, replaced)
+            if grad is not None:
+                grad = claim(grad)  # the hook may have kept it
         if grad is None:  # Note [no cotangent]
             return None
         tensor = None if self.retain is None else self.retain()
@@ -172,6 +172,7 @@ class _InDtype:
     """The hook of a leaf whose gradients have a dtype of their own."""
 
     dtype: DType
+    changes_dtype: ClassVar[bool] = True
 
     def __call__(self, grad: Any) -> Any:
         return grad if grad is None or grad.dtype is self.dtype else grad.to(self.dtype)
