@@ -194,7 +194,22 @@ def bind_composite(record: Record, operands: tuple[Any, ...], params: dict[str, 
             outs = HOOKS.execute(record, operands, params)
     finally:
         CONTEXT.grad_enabled = before
+    if tracked:
+        own(outs, operands)
     return finish(record, operands, params, outs)
+
+
+def own(outs: Any, operands: tuple[Any, ...]) -> None:
+    """Make results of a composite, which may end in a view of its own memory, views of nothing.
+
+    That memory nobody else can name: a write to the result is a write to a whole tensor, and not
+    one through a view that was made without gradients, which would be refused.
+    """
+    for out in flat_tensors(outs if isinstance(outs, tuple) else (outs,)):
+        if out._base is not None and all(
+            out._storage is not x._storage for x in flat_tensors(operands)
+        ):
+            out._base = None
 
 
 def for_inference(
