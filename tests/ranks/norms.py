@@ -13,6 +13,7 @@ import adjoint.distributed as dist
 from adjoint import nn
 from adjoint.distributed.fsdp import fully_shard
 from adjoint.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from adjoint.distributed.tensor.placement import _StridedShard
 from adjoint.nn.utils import clip_grad_norm_, get_total_norm
 from tests.ranks.checks import same
 
@@ -84,3 +85,31 @@ def check_scaled_losses(rank: int, size: int) -> None:
         assert scalers[0].get_scale() == scalers[1].get_scale()
         for p, q in zip(*(net.parameters() for net in nets), strict=True):
             same(p, q.full_tensor(), 1e-5)
+
+
+def check_lists_of_parts(rank: int, size: int) -> None:
+    """PyTorch's functions on lists, of parts whose shapes agree and whose places do not."""
+    grid = dist.init_device_mesh("cpu", (size // 2, 2))
+    strided = [_StridedShard(0, split_factor=2), Shard(0)]
+    layouts: list[Any] = [
+        *([Shard(0), Shard(1)], [Shard(1), Shard(0)], strided, [Shard(0), Shard(0)]),
+        [Replicate(), Shard(0)],
+    ]
+    x, y = ad.arange(64.0).view(8, 8), ad.arange(64.0).view(8, 8).sin()
+    for a, b in itertools.product(layouts, layouts):
+        for name, given in (("_foreach_add_", y), ("_foreach_copy_", y), ("_foreach_mul_", 2.0)):
+            wholes = [x.clone(), x[:4].clone(), x.clone()]
+            parts: Any = [distribute_tensor(w, grid, a) for w in wholes]
+            alike: Any = [given] * 3
+            if given is y:
+                alike = [y, y[:4], y]
+            placed = [distribute_tensor(t, grid, b) if given is y else t for t in alike]
+            getattr(ad, name)(wholes, alike)
+            getattr(ad, name)(parts, placed)
+            for wanted, part in zip(wholes, parts, strict=True):
+                same(wanted, part.full_tensor(), 1e-6)
+        for name in ("_foreach_abs", "_foreach_exp", "_foreach_norm"):
+            parts = [distribute_tensor(w, grid, a) for w in (y, y[:4])]
+            got = getattr(ad, name)(parts)
+            for wanted, part in zip(getattr(ad, name)([y, y[:4]]), got, strict=True):
+                same(wanted, part.full_tensor(), 1e-6)

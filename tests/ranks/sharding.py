@@ -43,6 +43,7 @@ from adjoint.nn import functional as F
 from adjoint.nn.parallel import DistributedDataParallel as DDP
 from adjoint.utils.checkpoint import checkpoint
 from tests.ranks.checks import run, same, usual
+from tests.ranks.norms import check_lists_of_parts as check_lists_of_parts
 from tests.ranks.norms import check_norms_of_halves as check_norms_of_halves
 from tests.ranks.norms import check_norms_of_several as check_norms_of_several
 from tests.ranks.norms import check_scaled_losses as check_scaled_losses

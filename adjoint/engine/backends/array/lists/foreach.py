@@ -74,7 +74,12 @@ def _change(name: str, fn: Callable[..., Any], tensors: list[Tensor], args: Sequ
 
 
 def _method(op: str, *, in_place: bool, alpha: Any = 1) -> Callable[..., Any]:
-    method: Any = getattr(Tensor, METHODS.get(op, op) + "_" * in_place)
+    known = METHODS.get(op, op) + "_" * in_place
+
+    def method(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        """The tensor's own, which of a subclass's asks it."""
+        return getattr(tensor, known)(*args, **kwargs)
+
     if op in SCALED:
         return lambda x, y, z, value=1: method(x, y, z, value=value)
     if op in ("add", "sub") and alpha != 1:

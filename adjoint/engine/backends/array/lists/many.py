@@ -15,6 +15,7 @@ from numpy import ndarray
 
 from adjoint.engine.backends.array.devices import active, library
 from adjoint.engine.backends.array.lists.apart import apart, plain
+from adjoint.engine.core.operations.overrides import ORDINARY
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, wrap
@@ -40,14 +41,22 @@ def join(tensors: Sequence[Tensor]) -> Tensor:
 
 def _kind(tensor: Tensor) -> Any:
     """What tensors that go together have in common; None for one that goes by itself."""
+    if type(tensor) not in ORDINARY and not hasattr(tensor, "split_over"):
+        return None  # its class takes operations over
     array = tensor._array
     if type(array) is Window or not 0 < array.size <= SMALL or tensor._storage.version < 0:
         return None
     return array.dtype if type(array) is ndarray else (array.dtype, tensor.device)
 
 
-def _alike(one: Tensor, other: Tensor) -> bool:
-    return bool(one._array.shape == other._array.shape)
+def _alike(one: Any, other: Any) -> bool:
+    """Whether each element of one belongs to that of the other in the same place."""
+    if one._array.shape != other._array.shape:
+        return False
+    if type(one) in ORDINARY and type(other) in ORDINARY:
+        return True
+    # Parts of one shape, of tensors that are divided differently, have other elements.
+    return type(one) is type(other) and one._layout == other._layout
 
 
 def bundles(*columns: Sequence[Tensor]) -> tuple[list[list[int]], list[int]]:
