@@ -22,7 +22,7 @@ from adjoint.distributed.data_parallel.buckets import (
 from adjoint.distributed.data_parallel.description import described
 from adjoint.distributed.data_parallel.rows import sparse_weights
 from adjoint.distributed.groups.group import resolve
-from adjoint.engine.autodiff.tape.early import EARLY_LEAVES
+from adjoint.engine.autodiff.tape.accumulate import EARLY_LEAVES
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.autodiff.tape.node import BackwardNode
 from adjoint.engine.core.device import Device

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from adjoint.engine.autodiff.levels.function import Function
-from adjoint.engine.autodiff.tape.early import wait_for_leaves
+from adjoint.engine.autodiff.tape.accumulate import wait_for_leaves
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import TrackedDict

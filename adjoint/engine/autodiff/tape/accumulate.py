@@ -1,7 +1,8 @@
-"""Adding gradients up: between nodes, and into `.grad`."""
+"""Adding gradients up: between nodes, and into `.grad`; which of those are wanted early."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,12 @@ from adjoint.engine.core.state.late_faults import UNSEEN, settle
 from adjoint.engine.ops.elementwise.arithmetic import ADD
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, alias, alias_noted, meta_of, set_grad
+
+# Leaves, by id, whose gradient is to arrive when it is whole rather than when all are: hooks see it
+# then, and what they do with it (a step, sending it to other processes) goes on beside the rest.
+EARLY_LEAVES: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+# Nodes whose hooks are to find the gradients of leaves where all that leads there has run.
+NODES_AFTER_LEAVES: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def add(total: Any, grad: Any) -> Any:
@@ -180,3 +187,8 @@ def claim_shared(results: Sequence[Any]) -> None:
             storage.claimed = True
         else:
             seen.append(storage)
+
+
+def wait_for_leaves(node: Any) -> None:
+    """Have a node's hooks find the gradients of leaves where all that leads there has run."""
+    NODES_AFTER_LEAVES.add(node)

@@ -22,6 +22,8 @@ from operator import attrgetter
 from typing import Any
 
 from adjoint.engine.autodiff.tape.accumulate import (
+    EARLY_LEAVES,
+    NODES_AFTER_LEAVES,
     accumulate_grad,
     add,
     add_owned,
@@ -29,7 +31,6 @@ from adjoint.engine.autodiff.tape.accumulate import (
     claim_shared,
 )
 from adjoint.engine.autodiff.tape.changes import replacement, replacing
-from adjoint.engine.autodiff.tape.early import EARLY_LEAVES, NODES_AFTER_LEAVES
 from adjoint.engine.autodiff.tape.kinks import KINKS, KinkNode, edges_behind, zeros_behind
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
 from adjoint.engine.autodiff.tape.pieces import Pieces, piece_of

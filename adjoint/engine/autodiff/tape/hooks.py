@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from adjoint.engine.autodiff.tape.accumulate import claim, owned
+from adjoint.engine.autodiff.tape.accumulate import EARLY_LEAVES, claim, owned
 from adjoint.engine.autodiff.tape.changes import replacement
-from adjoint.engine.autodiff.tape.early import EARLY_LEAVES
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.public import PROPERTIES, method, prop
 from adjoint.engine.core.operations.record import HOOKS
