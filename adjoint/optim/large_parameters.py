@@ -23,6 +23,7 @@ from adjoint.engine.core.state.loading import brought
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor, wrap
+from adjoint.engine.tensor.watching import doubt
 from adjoint.optim.groups import ParamGroup, is_number
 
 State = dict[str, Any]
@@ -150,18 +151,22 @@ class LargeParameters:
         counts = [arrays[k].item() for k in places]
         names = tuple(state)
         key = (*self.key, *names)
-        done = HOOKS.updates.run(
-            key,
-            tensors,
-            [*self.numbers, *counts],
-            counters,
-            self.on_stand_ins(names),
-            None,
-            lambda: self.told(names),
-        )
-        if done:
-            for tensor in (p, *state_tensors):
-                tensor._storage.version += 1
+        try:
+            done = HOOKS.updates.run(
+                key,
+                tensors,
+                [*self.numbers, *counts],
+                counters,
+                self.on_stand_ins(names),
+                None,
+                lambda: self.told(names),
+            )
+            if done:
+                for tensor in (p, *state_tensors):
+                    tensor._storage.version += 1
+        except BaseException:
+            doubt()
+            raise
         return bool(done)
 
     def told(self, names: Sequence[str]) -> Any:

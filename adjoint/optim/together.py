@@ -26,6 +26,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, wrap
+from adjoint.engine.tensor.watching import doubt
 from adjoint.engine.tensor.writing.mutation import leak_message
 
 Array = Any
@@ -98,6 +99,13 @@ class Bundle:
 
     def run(self, rule: Rule) -> None:
         """Apply the rule to every element."""
+        try:
+            self._run(rule)
+        except BaseException:
+            doubt()
+            raise
+
+    def _run(self, rule: Rule) -> None:
         state = self.vectors.copy()
         with active(self.device):
             self._gather()

@@ -15,7 +15,11 @@ Note [watched memory]
       there are. While there is a second one nothing is known; once it is gone, what it may have
       written counts as one write.
 
-    Both note that something has happened somewhere; until then only versions have to be compared.
+    - A write is counted once it is done, so an interrupt in between would go unnoticed: a Ctrl-C
+      while native code writes is raised as that returns. Whoever writes calls `doubt` where an
+      exception leaves it, after which all memory counts as written once.
+
+    All note that something has happened somewhere; until then only versions have to be compared.
     What is not known counts as changed, and is made again.
 """
 
@@ -50,10 +54,11 @@ class MemoryStorages:
 class _Events:
     """What has happened last to any storage: another object each time."""
 
-    __slots__ = ("latest",)
+    __slots__ = ("doubts", "latest")
 
     def __init__(self) -> None:
         self.latest = object()
+        self.doubts = 0  # how often a write was left before it was counted
 
 
 EVENTS = _Events()
@@ -81,6 +86,12 @@ def show(storage: Storage) -> None:
     if not sharing.shown:
         sharing.shown = True
         EVENTS.latest = object()
+
+
+def doubt() -> None:
+    """Note that a write has been left by an exception: it may be done, and is not counted."""
+    EVENTS.doubts += 1
+    EVENTS.latest = object()
 
 
 def _holders(holder: Any, name: str) -> int:
@@ -151,7 +162,7 @@ class Watch:
 
     def _look(self) -> bool:
         """Whether all of it is watched, and by now the same memory."""
-        latest, self.latest, joins = EVENTS.latest, None, 0
+        latest, self.latest, joins = EVENTS.latest, None, EVENTS.doubts
         for storage, buffer in zip(self.storages, self.buffers, strict=True):
             if storage.buffer is not buffer or not is_watched(storage):
                 return False

@@ -35,6 +35,7 @@ from adjoint.engine.tensor.tensor import (
     alias_with_history,
     meta_of,
 )
+from adjoint.engine.tensor.watching import doubt
 from adjoint.engine.tensor.writing.mutation import take_window
 
 if TYPE_CHECKING:
@@ -153,7 +154,12 @@ class PreparedCall:
             if shown.refusals is None and self.derivative is not None:
                 node = self._node(leaves, inputs)
             arrays = self.run(inputs, targets)
+            changes.count_writes(changes.written, changes.write_counts)
+            for source, count in changes.written_others:
+                source.storage(leaves).version += count
         except BaseException as error:
+            if targets:
+                doubt()
             if python is not None:
                 python.put_back()
             if (
@@ -163,9 +169,6 @@ class PreparedCall:
             ):
                 raise
             raise Raised(error, by_program=True) from None
-        changes.count_writes(changes.written, changes.write_counts)
-        for source, count in changes.written_others:
-            source.storage(leaves).version += count
         for k, strides in shown.layouts:
             arrays[k] = laid_out(arrays[k], strides)
         roots = shown.wrap(arrays, shown.root_outputs)

@@ -547,6 +547,9 @@ def written_small(
             written = HOOKS.meet_into_small(small.small, operands, kwargs, CONTEXT.grad_enabled)
         except Exception:  # as it is, it succeeds or says what is wrong
             written = None
+        except BaseException:  # an interrupt: it may be written
+            storage.version += 1
+            raise
         if written is not None:
             if written is not True:
                 array[...] = written._array

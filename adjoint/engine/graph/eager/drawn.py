@@ -46,6 +46,7 @@ from adjoint.engine.graph.record.sources import CallArgument
 from adjoint.engine.ops.create.creation import EMPTY
 from adjoint.engine.ops.random.random import RANDOM
 from adjoint.engine.tensor.tensor import Tensor, wrap
+from adjoint.engine.tensor.watching import doubt
 
 FILLING = frozenset(FILLS.split())
 SEED = 5  # of the generator that programs are tried with
@@ -274,6 +275,9 @@ def filling_of(drawing: DrawCall) -> Callable[..., Tensor | None]:
             done = made(seed, offset, target, *others)
         except Exception:
             source.advance(-blocks)
+            raise
+        except BaseException:
+            doubt()
             raise
         if not done:
             source.advance(-blocks)

@@ -37,6 +37,7 @@ from adjoint.engine.graph.eager import kept_kinds
 from adjoint.engine.graph.eager.fragment import put_workers_first
 from adjoint.engine.graph.eager.fragments import FRAGMENTS, fitting, kinds
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.watching import doubt
 
 if TYPE_CHECKING:
     from adjoint.engine.graph.execution import Executable
@@ -102,9 +103,13 @@ class CompiledRule:
         if late_faults.BOARDS and self.written:
             settle_apart(arrays[self.written[0]])
         given = [*arrays, *hosts]
-        self.executable([given[k] for k in self.places], [arrays[k] for k in self.written])
-        for k, count in zip(self.written, self.counts, strict=True):
-            tensors[k]._storage.version += count
+        try:
+            self.executable([given[k] for k in self.places], [arrays[k] for k in self.written])
+            for k, count in zip(self.written, self.counts, strict=True):
+                tensors[k]._storage.version += count
+        except BaseException:
+            doubt()
+            raise
         for k, times in self.apart:
             arrays[k][...] += times
             tensors[k]._storage.version += times

@@ -21,6 +21,7 @@ from adjoint.engine.ops.common.arguments import checked_scalar
 from adjoint.engine.tensor.index import few
 from adjoint.engine.tensor.index.few import INT64
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.watching import doubt
 from adjoint.engine.tensor.writing.filling import holds
 from adjoint.engine.tensor.writing.mutation import constants, direct_array
 
@@ -108,10 +109,14 @@ def _fits(target: Tensor, dim: int, index: Tensor, source: Any) -> bool:
 def _written(target: Tensor, write: Callable[..., bool], *arguments: Any) -> bool:
     """Whether something was written into the memory of a target."""
     into = direct_array(target)
-    if into is None or not write(into, *arguments):
-        return False
-    target._storage.version += 1
-    return True
+    try:
+        if into is None or not write(into, *arguments):
+            return False
+        target._storage.version += 1
+        return True
+    except BaseException:
+        doubt()
+        raise
 
 
 def index_put(target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

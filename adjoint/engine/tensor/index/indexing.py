@@ -54,6 +54,7 @@ from adjoint.engine.tensor.tensor import (
     window,
     wrap,
 )
+from adjoint.engine.tensor.watching import doubt
 from adjoint.engine.tensor.writing.filling import copied_small
 from adjoint.engine.tensor.writing.mutation import assign, constants, direct_array, update, write
 
@@ -236,46 +237,50 @@ def _is_everything(key: Any, array: Any) -> bool:
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """Write elements in place, through a view for basic indices."""
-    if key.__class__ is bool:
-        if not key:
+    try:
+        if key.__class__ is bool:
+            if not key:
+                return
+            key = Ellipsis  # everything, converted as a basic index does
+        if (
+            isinstance(value, TensorBase)
+            and _is_everything(key, self._array)
+            and copied_small(self, value)
+        ):
             return
-        key = Ellipsis  # everything, converted as a basic index does
-    if (
-        isinstance(value, TensorBase)
-        and _is_everything(key, self._array)
-        and copied_small(self, value)
-    ):
-        return
-    basic = quick_index(key, self._array.shape)
-    if basic is not None and value.__class__ is Tensor and _is_written(self, basic, value):
-        value._storage.version += 1
-        return
-    picks: Picks = []
-    repeated = basic is None and repeats(self)
-    if not repeated and _write_directly(self, key, value, basic):
-        return
-    if basic is not None and _write_followed(self, key, value, basic):
-        return
-    if basic is None:
-        numbers = _with_numbers(self, key)
-        if numbers is not None:
-            setitem(self, numbers, value)
+        basic = quick_index(key, self._array.shape)
+        if basic is not None and value.__class__ is Tensor and _is_written(self, basic, value):
+            value._storage.version += 1
             return
-        basic, picks = split_key(self, key)
-    whole = bool(picks) and _is_whole(basic, self._array.shape)
-    target = self if whole else SLICE(self, index=basic)
-    if not isinstance(value, TensorBase):
-        value = _number_like(value, target)
-    if value.device != target.device and value.ndim == 0:
-        value = value.to(target.device)
-    if not picks:
-        _write_basic(target, value)
-    elif repeated and assigned(target, value, picks):
-        return
-    elif len(picks) == 1 and picks[0][1].dtype is bool_:
-        _write_masked(target, value, *picks[0])
-    else:
-        _write_indexed(target, value, picks)
+        picks: Picks = []
+        repeated = basic is None and repeats(self)
+        if not repeated and _write_directly(self, key, value, basic):
+            return
+        if basic is not None and _write_followed(self, key, value, basic):
+            return
+        if basic is None:
+            numbers = _with_numbers(self, key)
+            if numbers is not None:
+                setitem(self, numbers, value)
+                return
+            basic, picks = split_key(self, key)
+        whole = bool(picks) and _is_whole(basic, self._array.shape)
+        target = self if whole else SLICE(self, index=basic)
+        if not isinstance(value, TensorBase):
+            value = _number_like(value, target)
+        if value.device != target.device and value.ndim == 0:
+            value = value.to(target.device)
+        if not picks:
+            _write_basic(target, value)
+        elif repeated and assigned(target, value, picks):
+            return
+        elif len(picks) == 1 and picks[0][1].dtype is bool_:
+            _write_masked(target, value, *picks[0])
+        else:
+            _write_indexed(target, value, picks)
+    except BaseException:
+        doubt()
+        raise
 
 
 def _is_written(self: Tensor, basic: Basic, value: Tensor) -> bool:

@@ -20,7 +20,15 @@ from adjoint.engine.ops.index.nonzero import masked_scatter
 from adjoint.engine.ops.shape.convert import CLONE
 from adjoint.engine.tensor.reading.item import elements, plain_number, scalar_tensor
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.engine.tensor.writing.mutation import assign, constants, direct_array, update, write
+from adjoint.engine.tensor.watching import doubt
+from adjoint.engine.tensor.writing.mutation import (
+    assign,
+    constants,
+    direct_array,
+    overwrite,
+    update,
+    write,
+)
 
 NO_PARAMETERS: dict[str, Any] = {}
 _COPY, _FILL, _ZERO = (SmallCalls(name, into=True) for name in ("copy", "fill", "zero"))
@@ -46,8 +54,7 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     if isinstance(other, Tensor) and constants(other, self):
         array, source = direct_array(self), other._array
         if array is not None and source.shape == array.shape and source.dtype == array.dtype:
-            HOOKS.array.copy_into(array, source)
-            self._storage.version += 1
+            overwrite(self, array, source)
             return self
     if not is_tensor(other):
         other = scalar_tensor(_number("copy_", other), self, "copy_")
@@ -116,8 +123,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     if holds(value, input):
         array = direct_array(input)
         if array is not None:
-            HOOKS.array.copy_into(array, value)
-            input._storage.version += 1
+            overwrite(input, array, value)
             return input
     return update("fill_", input, fill, value)
 
@@ -158,8 +164,7 @@ def zero_(input: Tensor) -> Tensor:
         return input
     array = direct_array(input)
     if array is not None:
-        HOOKS.array.copy_into(array, 0)
-        input._storage.version += 1
+        overwrite(input, array, 0)
         return input
     return write(input, input.new_zeros(input.shape))
 
@@ -187,8 +192,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     if array.__class__ is ndarray and len(shape) == 2 and array.flags.c_contiguous:
         columns = shape[1]
         steps = array.reshape(-1)[: columns * columns : columns + 1]
-        HOOKS.array.copy_into(steps, fill_value)
-        self._storage.version += 1
+        overwrite(self, steps, fill_value)
         return self
     if array is not None:
         diagonal = self
@@ -222,10 +226,13 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             and chosen.shape == array.shape
             and given.dtype == array.dtype
         ):
-            done = HOOKS.array.put_where(array, chosen, given)
-            if done:  # else the operation says what is wrong
-                self._storage.version += 1
-                return self
+            try:
+                if HOOKS.array.put_where(array, chosen, given):  # else the operation says why not
+                    self._storage.version += 1
+                    return self
+            except BaseException:
+                doubt()
+                raise
     return update("masked_scatter_", self, masked_scatter, mask, source)
 
 

@@ -38,7 +38,7 @@ from adjoint.engine.tensor.tensor import (
     root_of,
     symbolic,
 )
-from adjoint.engine.tensor.watching import join
+from adjoint.engine.tensor.watching import doubt, join
 
 # Functions whose results arguments decide by their elements and layouts alone, element by element.
 BY_ELEMENT = frozenset(f"{ELEMENTWISE} {NETWORKS} tril triu".split())
@@ -74,12 +74,21 @@ def update(
         and (CONTEXT.autocast is None or compute.policies is None)  # which has no say in it
     ):
         into = direct_array(target)
-        if into is not None and HOOKS.compute_into(compute, target, *args):
-            target._storage.version += 1
-            return target
-    elif _is_large(name, target, args) and HOOKS.compute_large(compute, name, target, args, kwargs):
-        target._storage.version += 1
-        return target
+        try:
+            if into is not None and HOOKS.compute_into(compute, target, *args):
+                target._storage.version += 1
+                return target
+        except BaseException:
+            doubt()
+            raise
+    elif _is_large(name, target, args):
+        try:
+            if HOOKS.compute_large(compute, name, target, args, kwargs):
+                target._storage.version += 1
+                return target
+        except BaseException:
+            doubt()
+            raise
     since = HOOKS.sequence_now()
     result = compute(target, *args, **kwargs)
     if not result._requires_grad:
@@ -87,9 +96,9 @@ def update(
         if into is not None and array.shape == into.shape and _fits(array, into):
             if into.__class__ is ndarray and into.flags.c_contiguous and into.nbytes < SHARED:
                 into[...] = array  # sooner, where one core writes it
+                target._storage.version += 1
             else:
-                HOOKS.array.copy_into(into, array)
-            target._storage.version += 1
+                overwrite(target, into, array)
             return target
     if result._node is not None and CONTEXT.grad_enabled:
         HOOKS.keep_overwritten(target, result, since)
@@ -140,8 +149,7 @@ def written_over(target: Tensor, result: Tensor) -> bool:
     if root._node is None and (root._requires_grad or target._requires_grad):
         return False
     before = alias_with_history(root)
-    HOOKS.array.copy_into(array, new)
-    storage.version += 1
+    overwrite(target, array, new)
     rebase(target, result, before)
     return True
 
@@ -161,9 +169,9 @@ def write(target: Tensor, value: Tensor) -> Tensor:
     before = alias_on_tape(target)
     if CONTEXT.capture is not None:
         CONTEXT.capture.write(target, value)
+        target._storage.version += 1
     else:
         _copy_elements(target, value)
-    target._storage.version += 1
     rebase(target, value, before)
     if CONTEXT.capture is not None:
         picked = CONTEXT.capture.picked(target)
@@ -183,9 +191,20 @@ def _fits(source: Any, target: Any) -> bool:
 def _copy_elements(target: Tensor, value: Tensor) -> None:
     if type(target._array) is Window or type(value._array) is Window:
         if is_meta(target):
+            target._storage.version += 1
             return
         raise no_data("copy_") if is_meta(value) else RuntimeError(leak_message())
-    HOOKS.array.copy_into(target._array, value._array)
+    overwrite(target, target._array, value._array)
+
+
+def overwrite(target: Tensor, array: Any, source: Any) -> None:
+    """Write to the array of a tensor at once, and count that (Note [watched memory])."""
+    try:
+        HOOKS.array.copy_into(array, source)
+        target._storage.version += 1
+    except BaseException:
+        doubt()
+        raise
 
 
 def rebind_window(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:

@@ -14,7 +14,7 @@ from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import ELEMENTWISE, JOINING, SPECIAL
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.engine.tensor.writing.mutation import direct_array, write
+from adjoint.engine.tensor.writing.mutation import direct_array, overwrite, write
 
 # Functions whose result is not converted for the sake of `out`, as PyTorch has it; nor is any of
 # several results, nor one whose dtype was asked for.
@@ -130,8 +130,7 @@ def _filled_at_once(out: Tensor, result: Tensor) -> bool:
         return False
     if not CONTEXT.plain or direct_array(out) is None:
         return False
-    HOOKS.array.copy_into(array, source)
-    out._storage.version += 1
+    overwrite(out, array, source)
     return True
 
 

@@ -19,6 +19,7 @@ from adjoint.engine.core.operations.overrides import ORDINARY
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, wrap
+from adjoint.engine.tensor.watching import doubt
 
 Array = Any
 
@@ -116,10 +117,14 @@ def update_many(
     for rows in together:
         vectors = [join([column[i] for i in rows]) for column in (targets, *others)]
         rule(*vectors)
-        with active(vectors[0].device):
-            scatter(vectors[0]._array, [targets[i]._array for i in rows])
-        for i in rows:
-            targets[i]._storage.version += 1
+        try:
+            with active(vectors[0].device):
+                scatter(vectors[0]._array, [targets[i]._array for i in rows])
+            for i in rows:
+                targets[i]._storage.version += 1
+        except BaseException:
+            doubt()
+            raise
     rest = [[targets[i], *(column[i] for column in others)] for i in alone]
     for_each(rule, rest, elementwise=True)
 
