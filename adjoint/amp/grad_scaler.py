@@ -326,8 +326,8 @@ class GradScaler:
 def _elements(grad: Any) -> Tensor:
     """The elements of a gradient that are here: of a sparse one its values, of a DTensor a part."""
     if hasattr(grad, "to_local"):
-        return grad.to_local()  # type: ignore[no-any-return]
-    return grad._values() if grad.is_sparse else grad  # type: ignore[no-any-return]
+        return grad.to_local()
+    return grad._values() if grad.is_sparse else grad
 
 
 def _any(by_device: dict[Any, Tensor], device: Any) -> Tensor:
