@@ -19,7 +19,7 @@ from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.gpu.device_memory import POOLS
 from adjoint.engine.backends.array.gpu.driver import filling, word_of
 from adjoint.engine.backends.array.gpu.transfers import copy_across, is_pinned, pin, transfer
-from adjoint.engine.backends.array.memory.filling import copy, fill
+from adjoint.engine.backends.array.memory.filling import copy, fill, unharmed
 from adjoint.engine.backends.array.memory.strides import element_strides, span, strided
 from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
@@ -51,6 +51,8 @@ def copy_into(target: Array, source: Array) -> None:
         if source.__class__ is int or source.__class__ is float:
             quietly(fill, (target, source), {})
             return
+        if source.__class__ is np.ndarray:
+            source = unharmed(target, source)
         quietly(np.copyto, (target, source), {"casting": "unsafe"})
         return
     if UNSEEN:

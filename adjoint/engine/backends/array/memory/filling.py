@@ -198,4 +198,15 @@ def copy(target: Any, source: Any) -> None:
             and is_moved(HOOKS.copy_memory, to, given, size)
         ):
             return
-    np.copyto(target, source)
+    np.copyto(target, unharmed(target, source))
+
+
+def unharmed(target: Any, source: Any) -> Any:
+    """The source, or a copy of it where `numpy.copyto` would overwrite what it reads later.
+
+    NumPy copies a source that overlaps its target first, but not in one dimension with strides of
+    one sign: there it only chooses the end that it begins at, which is enough for equal strides.
+    """
+    if target.ndim == 1 and source.ndim and target.strides[0] != source.strides[-1]:
+        return source.copy() if np.may_share_memory(target, source) else source
+    return source
