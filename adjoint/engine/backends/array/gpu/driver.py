@@ -75,18 +75,18 @@ class PackedLaunch:
         self.places = (c_void_p * len(layout))(*[start + at for at in offsets_of(layout)])
         self.params = ctypes.addressof(self.places)
 
-    def __call__(self, blocks: int, *values: Any) -> None:
+    def __call__(self, blocks: int, *values: Any, shared: int = 0) -> None:
         stream = self.cuda.get_current_stream().ptr
-        code = self.launched(blocks, values, stream)
+        code = self.launched(blocks, values, stream, shared)
         if code == NO_CONTEXT:
             self.cuda.runtime.setDevice(self.cuda.runtime.getDevice())
-            code = self.launched(blocks, values, stream)
+            code = self.launched(blocks, values, stream, shared)
         if code:
             raise self.cuda.driver.CUDADriverError(code)
 
-    def launched(self, blocks: int, values: tuple[Any, ...], stream: int) -> int:
-        """What the driver says to a launch."""
-        given = (self.handle, blocks, 1, 1, self.threads, 1, 1, 0, stream, self.params)
+    def launched(self, blocks: int, values: tuple[Any, ...], stream: int, shared: int) -> int:
+        """What the driver says to a launch; `shared` are bytes of a block that it sizes."""
+        given = (self.handle, blocks, 1, 1, self.threads, 1, 1, shared, stream, self.params)
         with self.lock:
             self.pack(self.words, 0, *values)
             return int(self.run(*given) if self.cooperative else self.run(*given, None))

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import beside_cupy
+from adjoint.engine.backends.array.kernels.linalg import blocks
+from adjoint.engine.backends.array.table import on_device
 
 Array = Any
 BATCHED = 1024  # rows up to which one call for all matrices is faster than one for each
@@ -28,6 +30,8 @@ def adjoint_of(xp: Any, x: Array) -> Array:
 def triangular_solve(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Array:
     """y with each matrix's triangle undone."""
     n, k = y.shape[-2:]
+    if on_device(xp) and (out := blocks.triangular_solve(xp, x, y, upper, unit)) is not None:
+        return out
     if x.ndim == 2 or n > BATCHED:
         solve = beside_cupy(xp, "cupyx.scipy.linalg").solve_triangular
         out = xp.empty(y.shape, y.dtype)

@@ -13,7 +13,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.devices import beside_cupy
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.backends.array.kernels.linalg import cofactors, device, singular
+from adjoint.engine.backends.array.kernels.linalg import blocks, cofactors, device, singular
 from adjoint.engine.backends.array.kernels.linalg.lapack import (
     each_matrix,
     lapack,
@@ -115,6 +115,10 @@ def triangular_solve(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Ar
 
 @lowers(cholesky.CHOLESKY)
 def cholesky_(xp: Any, x: Array, upper: bool, name: str, check: bool) -> tuple[Array, Array]:
+    if on_device(xp) and 0 not in x.shape:
+        factors = blocks.cholesky(xp, x, upper)
+        if factors is not None and not xp.asnumpy(factors[1]).any():
+            return factors
     if upper:
         out, info = cholesky_(xp, _adjoint(xp, x), upper=False, name=name, check=check)
         return xp.ascontiguousarray(_adjoint(xp, out)), info
@@ -207,6 +211,10 @@ def qr_(xp: Any, x: Array, mode: str) -> tuple[Array, Array]:
     m, n = x.shape[-2:]
     if 0 in x.shape:
         return _empty_qr(xp, x, m, n, mode)
+    factors = blocks.qr(xp, x, mode) if on_device(xp) else None
+    if factors is not None:
+        left, right = factors
+        return xp.empty((0,), x.dtype) if left is None else left, right
     if mode == "r":
         return xp.empty((0,), x.dtype), row_major(xp, xp.linalg.qr(x, mode="r"))
     q, r = xp.linalg.qr(x, mode=mode)
