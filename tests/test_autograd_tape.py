@@ -15,6 +15,8 @@ import pytest
 
 import adjoint as ad
 from adjoint.autograd import Function
+from adjoint.engine.backends.llvm.runtime.objects import objects
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.nn import functional as F
 
@@ -677,3 +679,44 @@ def test_gradients_handed_out_can_be_written_to(compiled: bool) -> None:
     wanted = [ad.full((2, 3), 1 / 3), ad.full((2, 3), 2.0), rows.expand(2, 3), ad.ones(2, 3)]
     for grad, expected in zip(found, wanted, strict=True):
         ad.testing.assert_close(grad, expected)
+
+
+def test_storages_of_arrays_alone_are_hidden_from_the_collector() -> None:
+    """One that is lifted may be part of a cycle, and is seen again."""
+    code = objects()
+    if code is None:
+        pytest.skip("objects lie otherwise here")
+
+    def made() -> Any:
+        return code.wrap_places([np.ones(3)], (0,))[0]
+
+    assert not gc.is_tracked(made()._storage)
+    ends: list[Any] = []
+
+    def written(x: Any) -> Any:
+        y = made()
+        y._storage.birth = CONTEXT.levels[-1].depth  # as of what a transform makes
+        y.add_(x)
+        assert gc.is_tracked(y._storage)
+        y.__dict__["own"] = y
+        ends.append(weakref.ref(y._storage))
+        return x * 1
+
+    ad.func.jvp(written, (leaf().detach(),), (leaf().detach(),))
+    gc.collect()
+    assert [end() for end in ends] == [None]
+
+
+def test_nodes_share_what_is_alike() -> None:
+    x, few = leaf(), leaf(2.0)
+    for _ in range(20):
+        nodes = [(x * few)._node, (x.exp() * few)._node]
+    if HOOKS.note is not None:  # Python makes one each time
+        assert nodes[0].versions is nodes[1].versions
+    assert nodes[0].specs is nodes[1].specs
+    with ad.no_grad():
+        few.add_(1)
+    other = (x * few)._node
+    assert sorted(other.versions) == [0, 1]
+    assert tuple(nodes[0].versions) == (0, 0)
+    assert (x + x)._node.saved == (x + x)._node.versions == ()

@@ -10,7 +10,9 @@ Note [windows]
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
+from ctypes import py_object, pythonapi
 from typing import Any
 
 from adjoint.engine.core.spec import Spec
@@ -49,6 +51,15 @@ class Storage:
         """What two storages on the same memory share: `.data` makes a second one on a buffer."""
         buffer = self.buffer
         return id(self if buffer is None else buffer)
+
+
+def track(storage: Storage) -> None:
+    """Have the collector see a storage that is to hold more than an array, as it sees others.
+
+    Those that native code makes are hidden from it (Note [storages without the collector]).
+    """
+    if not gc.is_tracked(storage):
+        pythonapi.PyObject_GC_Track(py_object(storage))
 
 
 class Foreign:

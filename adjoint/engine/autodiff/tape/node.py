@@ -7,12 +7,18 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.autodiff.tape.saved import Packed, Unpacked, freed, stale
+from adjoint.engine.core.device import CPU
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.tensor import Tensor, alias, meta_of
+from adjoint.engine.core.value import TensorBase
+from adjoint.engine.tensor.tensor import DTYPE_OF, ONLY_DEVICE, Tensor, alias, meta_of
 from adjoint.engine.tensor.writing.mutation import payload
 
+_new_tuple = tuple.__new__
 SEQUENCE = itertools.count(1)
 Edge = tuple[Any, int]  # (a BackwardNode, which of its results) or (a leaf Tensor, 0)
 
@@ -144,8 +150,9 @@ class TapeNode(BackwardNode):
     """A node that keeps tensors, each with the version it had."""
 
     __slots__ = ("saved", "versions")
-    saved: list[Any] | None  # tensors (or whatever an operand was); None once released
-    versions: list[int]
+    # Tensors (or whatever an operand was), a list where there are any; None once released.
+    saved: list[Any] | tuple[()] | None
+    versions: Sequence[int]
 
     def load(self, k: int, level: Any, output: int | None) -> Any:
         """The k-th saved value, provided nobody has written to it since.
@@ -278,3 +285,36 @@ def attach_constant(target: Tensor, before: Tensor) -> None:
 def sequence_now() -> int:
     """A number larger than that of every node so far."""
     return next(SEQUENCE)
+
+
+# Specs of operands, each tuple once: most steps ask for the same, and nodes keep them.
+SHARED_SPECS: dict[tuple[Spec | None, ...], tuple[Spec | None, ...]] = {}
+SHARED_AT_MOST = 4096  # of them; then they are forgotten
+
+
+def specs_of(operands: tuple[Any, ...]) -> tuple[Spec | None, ...]:
+    """Operands' specs; None for what is no tensor."""
+    specs: list[Any] = []
+    known = True  # a symbol is not asked for its hash
+    for x in operands:
+        if isinstance(x, TensorBase):
+            array = x._array  # type: ignore[attr-defined]
+            if array.__class__ is ndarray:  # as `_spec` has it, inline
+                specs.append(_new_tuple(Spec, (array.shape, DTYPE_OF[array.dtype], CPU)))
+            elif (only := ONLY_DEVICE.get(array.__class__)) is not None:
+                specs.append(_new_tuple(Spec, (tuple(array.shape), DTYPE_OF[array.dtype], only)))
+            else:
+                specs.append(x._spec)  # type: ignore[attr-defined]
+                known = False
+        else:
+            specs.append(None)
+    made = tuple(specs)
+    if not known:
+        return made
+    shared = SHARED_SPECS.get(made)
+    if shared is not None:
+        return shared
+    if len(SHARED_SPECS) >= SHARED_AT_MOST:
+        SHARED_SPECS.clear()
+    SHARED_SPECS[made] = made
+    return made

@@ -10,10 +10,16 @@ from numpy import ndarray
 
 from adjoint.engine.autodiff.tape import tape_plan as kinds
 from adjoint.engine.autodiff.tape.kinks import behind_kink
-from adjoint.engine.autodiff.tape.node import SEQUENCE, BackwardNode, Edge, TapeNode, edge_of
+from adjoint.engine.autodiff.tape.node import (
+    SEQUENCE,
+    BackwardNode,
+    Edge,
+    TapeNode,
+    edge_of,
+    specs_of,
+)
 from adjoint.engine.autodiff.tape.saved import Packed, Unpacked, refuse_inference
 from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
-from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed, partial_for
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, HALF_DTYPES, HALVES
@@ -25,10 +31,9 @@ from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
-from adjoint.engine.tensor.tensor import DTYPE_OF, ONLY_DEVICE, Tensor, alias, sync_view, wrap
+from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, alias, sync_view, wrap
 
 _new = object.__new__
-_new_tuple = tuple.__new__
 _SAVED_NAMES = {"_saved_self": 0, "_saved_other": 1, "_saved_result": -1}
 
 
@@ -41,7 +46,7 @@ class RecordNode(TapeNode):
     params: dict[str, Any]
     # Kept only where the plan asks; for an elementwise operation, only where an operand's shape
     # or dtype differs from the result's, since only then a cotangent must be made to fit.
-    specs: list[Spec | None] | None
+    specs: tuple[Spec | None, ...] | None
     out_specs: tuple[Spec, ...] | None
 
     @property
@@ -53,7 +58,7 @@ class RecordNode(TapeNode):
     ) -> Sequence[Any]:
         if self.saved is None:
             if not self.plan.saves:
-                self.saved = []
+                self.saved = ()
             self.require_saved()
         if self.extra is not None and any(x.__class__ is Packed for x in self.saved or ()):
             return self.apply_unpacked(grads, needed, level)
@@ -220,7 +225,7 @@ class RecordNode(TapeNode):
         self, values: Sequence[Any], grads: Sequence[Any], needed: Sequence[bool] | None
     ) -> Any:
         """The rules as one program, by a key that takes little to make (Note [quick keys])."""
-        specs = None if self.specs is None else tuple(self.specs)
+        specs = self.specs
         wanted = None if needed is None else tuple(needed)
         key = (self.plan, specs, self.out_specs, wanted, self.params)
         owned = (self.plan, values, self.params, (self.specs, self.out_specs, needed))
@@ -248,7 +253,7 @@ class RecordNode(TapeNode):
         """The rules by what knows them for tensors alike; `values` is all that they see."""
         literals = [x for x in values if not isinstance(x, TensorBase)]
         tensors = [x for x in values if isinstance(x, TensorBase)]
-        specs = None if self.specs is None else tuple(self.specs)
+        specs = self.specs
         key = (self.plan, self.params, literals, specs, self.out_specs, needed)
         rule = partial(self.apply_rules, grads, needed, None)
         if repeats is HOOKS.fragments:
@@ -512,6 +517,9 @@ def make_node(
                 break
     if plan.wants_out_specs:
         node.out_specs = tuple([o._spec for o in outs])
+    if not plan.saves:
+        node.saved = node.versions = ()
+        return node
     saved: list[Any] = []
     versions: list[int] = []
     for code in plan.saves:
@@ -522,25 +530,8 @@ def make_node(
             raise refuse_inference()
         versions.append(version)
     node.saved = saved
-    node.versions = versions
+    node.versions = tuple(versions)
     return node
-
-
-def specs_of(operands: tuple[Any, ...]) -> list[Any]:
-    """Operands' specs; None for what is no tensor."""
-    specs: list[Any] = []
-    for x in operands:
-        if isinstance(x, TensorBase):
-            array = x._array  # type: ignore[attr-defined]
-            if array.__class__ is ndarray:  # as `_spec` has it, inline
-                specs.append(_new_tuple(Spec, (array.shape, DTYPE_OF[array.dtype], CPU)))
-            elif (only := ONLY_DEVICE.get(array.__class__)) is not None:
-                specs.append(_new_tuple(Spec, (tuple(array.shape), DTYPE_OF[array.dtype], only)))
-            else:
-                specs.append(x._spec)  # type: ignore[attr-defined]
-        else:
-            specs.append(None)
-    return specs
 
 
 def decorate(node: RecordNode, plan: TapePlan, operands: Any, outs: tuple[Tensor, ...]) -> None:
@@ -589,7 +580,10 @@ def keep_overwritten(target: Tensor, result: Tensor, since: int) -> None:
                 edge = (old._node, old._nr, old._requires_grad)
                 copy = alias(old).clone()
                 copy._node, copy._nr, copy._requires_grad = edge
-                node.saved[k], node.versions[k] = copy, copy._storage.version  # type: ignore[index]
+                node.saved[k] = copy  # type: ignore[index]
+                versions = [*node.versions]
+                versions[k] = copy._storage.version
+                node.versions = versions
             elif old.__class__ is Packed:
                 source = old.source()
                 if source is not None and source._storage is target._storage:

@@ -26,7 +26,7 @@ from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.meta import is_meta, no_data
-from adjoint.engine.tensor.storage import Window
+from adjoint.engine.tensor.storage import Window, track
 from adjoint.engine.tensor.strides import lane_strides
 from adjoint.engine.tensor.tensor import (
     LONG,
@@ -469,6 +469,7 @@ def _lift_storage(level: Level, target: Tensor) -> None:
             CONTEXT.capture.touch(holder)
         root._node, root._nr, root._requires_grad = holder._node, holder._nr, True
         holder._node, holder._nr, holder._requires_grad = None, 0, False
+    track(storage)
     storage.payload = level.lift(root)
     storage.level = level
 

@@ -15,8 +15,8 @@ Note [noting]
 
 from __future__ import annotations
 
-from adjoint.engine.autodiff.tape.node import SEQUENCE
-from adjoint.engine.autodiff.tape.tape import RecordNode, attach, specs_of
+from adjoint.engine.autodiff.tape.node import SEQUENCE, specs_of
+from adjoint.engine.autodiff.tape.tape import RecordNode, attach
 from adjoint.engine.autodiff.tape.tape_plan import (
     NOTED_AT_MOST,
     NOTED_CHECKS,
@@ -41,6 +41,10 @@ from adjoint.engine.core.object_layout import slot_offset
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import NO_GRAD, Tensor
 
+# Versions that nodes note, each tuple once: many are alike, and each would be one more object for
+# the collector to look at while its node is on the tape.
+SHARED_VERSIONS: dict[tuple[int, ...], tuple[int, ...]] = {}
+SHARED_AT_MOST = 4096  # of them; then they are forgotten
 NAMES = ("note", "show", "meet_noted", "meet_rules")  # the functions that Python calls
 _TENSOR = (
     "_array", "_base", "_chain", "_grad_meta", "_node", "_nr", "_requires_grad", "_storage",
@@ -117,6 +121,7 @@ def symbols(object_new: int, arrays: NotedArrays = ON_HOST) -> dict[str, int]:
         "nothing": id(None), "no_grad": id(NO_GRAD), "zero": id(0),
         "no_arguments": id(()), "object_new": object_new, "Tensor": id(Tensor),
         "sequence": id(SEQUENCE), "specs_of": id(specs_of), "attach": id(attach),
+        "SHARED_VERSIONS": id(SHARED_VERSIONS),
     }  # fmt: skip
 
 
@@ -137,6 +142,9 @@ def text(at: dict[str, int], arrays: NotedArrays = ON_HOST) -> str:
 @no_arguments = external global i8
 @Tensor = external global i8
 @sequence = external global i8
+@SHARED_VERSIONS = external global i8
+declare i32 @PyDict_SetItem(ptr, ptr, ptr)
+declare void @PyDict_Clear(ptr)
 @specs_of = external global i8
 @attach = external global i8
 @carrying = external global i64
@@ -191,6 +199,33 @@ define void @placed_at(ptr %out, ptr %node, i64 %k) {{
   call void @Py_DecRef(ptr %numberBefore)
   call void @Py_DecRef(ptr %askedBefore)
   ret void
+}}
+define ptr @shared(ptr %numbers) {{
+entry:
+  %before = call ptr @PyDict_GetItemWithError(ptr @SHARED_VERSIONS, ptr %numbers)
+  %is.new = icmp eq ptr %before, null
+  br i1 %is.new, label %look, label %share
+share:
+  call void @Py_IncRef(ptr %before)
+  call void @Py_DecRef(ptr %numbers)
+  ret ptr %before
+look:
+  call void @PyErr_Clear()
+  %many = call i64 @PyDict_Size(ptr @SHARED_VERSIONS)
+  %full = icmp sge i64 %many, {SHARED_AT_MOST}
+  br i1 %full, label %clear, label %put
+clear:
+  call void @PyDict_Clear(ptr @SHARED_VERSIONS)
+  br label %put
+put:
+  %set = call i32 @PyDict_SetItem(ptr @SHARED_VERSIONS, ptr %numbers, ptr %numbers)
+  %unset = icmp slt i32 %set, 0
+  br i1 %unset, label %forget, label %done
+forget:
+  call void @PyErr_Clear()
+  br label %done
+done:
+  ret ptr %numbers
 }}
 define i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %outs, i64 %many) {{
 entry:
@@ -312,8 +347,17 @@ callSpecs:
 save:
   %savesAt = getelementptr i64, ptr %words, i64 {NOTED_SAVES}
   %saves = load i64, ptr %savesAt
+  %keeps.none = icmp eq i64 %saves, 0
+  br i1 %keeps.none, label %shareNone, label %makeLists
+shareNone:
+  call void @Py_IncRef(ptr @no_arguments)
+  call void @Py_IncRef(ptr @no_arguments)
+  store ptr @no_arguments, ptr %savedHeld
+  store ptr @no_arguments, ptr %versionsHeld
+  br label %make
+makeLists:
   %saved = call ptr @PyList_New(i64 %saves)
-  %versions = call ptr @PyList_New(i64 %saves)
+  %versions = call ptr @PyTuple_New(i64 %saves)
   store ptr %saved, ptr %savedHeld
   store ptr %versions, ptr %versionsHeld
   %no.saved = icmp eq ptr %saved, null
@@ -321,10 +365,10 @@ save:
   %no.lists = or i1 %no.saved, %no.versions
   br i1 %no.lists, label %unknown, label %nextSaved
 nextSaved:
-  %n = phi i64 [0, %save], [%nNext, %version]
+  %n = phi i64 [0, %makeLists], [%nNext, %version]
   %moreSaved = icmp slt i64 %n, %saves
   %nNext = add i64 %n, 1
-  br i1 %moreSaved, label %eachSaved, label %make
+  br i1 %moreSaved, label %eachSaved, label %shareVersions
 eachSaved:
   %codeAt = getelementptr i64, ptr %savesAt, i64 %nNext
   %code = load i64, ptr %codeAt
@@ -355,8 +399,12 @@ look:
 version:
   %now = phi ptr [@zero, %keep], [%writes, %look]
   call void @Py_IncRef(ptr %now)
-  %w = call i32 @PyList_SetItem(ptr %versions, i64 %n, ptr %now)
+  %w = call i32 @PyTuple_SetItem(ptr %versions, i64 %n, ptr %now)
   br label %nextSaved
+shareVersions:
+  %shared = call ptr @shared(ptr %versions)
+  store ptr %shared, ptr %versionsHeld
+  br label %make
 make:
   %node = call ptr @object_new(ptr %nodeClass, ptr @no_arguments, ptr null)
   %no.node = icmp eq ptr %node, null
@@ -371,11 +419,13 @@ drop:
 fill:
   %howMany = call ptr @PyLong_FromLongLong(i64 %many)
   %specsMade = load ptr, ptr %specsHeld
+  %savedMade = load ptr, ptr %savedHeld
+  %versionsMade = load ptr, ptr %versionsHeld
   call void @take(ptr %node, i64 {at["node.edges"]}, ptr %edges)
   call void @take(ptr %node, i64 {at["node.sequence"]}, ptr %turn)
   call void @take(ptr %node, i64 {at["node.specs"]}, ptr %specsMade)
-  call void @take(ptr %node, i64 {at["node.saved"]}, ptr %saved)
-  call void @take(ptr %node, i64 {at["node.versions"]}, ptr %versions)
+  call void @take(ptr %node, i64 {at["node.saved"]}, ptr %savedMade)
+  call void @take(ptr %node, i64 {at["node.versions"]}, ptr %versionsMade)
   call void @take(ptr %node, i64 {at["node.outputs"]}, ptr %howMany)
   call void @hold(ptr %node, i64 {at["node.extra"]}, ptr @nothing)
   call void @hold(ptr %node, i64 {at["node.plan"]}, ptr %plan)

@@ -38,7 +38,6 @@ def text(at: dict[str, int]) -> str:
 @RecordNode = external global i8
 @BackwardNode = external global i8
 @heappush = external global i8
-declare i32 @PyDict_SetItem(ptr, ptr, ptr)
 declare i32 @PyList_Append(ptr, ptr)
 define ptr @handed_on(ptr %handed, ptr %g) {{
 entry:
@@ -88,8 +87,12 @@ yes:
 }}
 define ptr @kept_and_given(ptr %saved, ptr %versions, ptr %grads) {{
 entry:
-  %kept = call i64 @PyList_Size(ptr %saved)
-  %numbered = call i64 @PyList_Size(ptr %versions)
+  %savedClass = call ptr @class_of(ptr %saved)
+  %versionsClass = call ptr @class_of(ptr %versions)
+  %s.list = call i1 @is_a(ptr %savedClass, i64 {LIST})
+  %v.list = call i1 @is_a(ptr %versionsClass, i64 {LIST})
+  %kept = call i64 @size_of(ptr %saved, i1 %s.list)
+  %numbered = call i64 @size_of(ptr %versions, i1 %v.list)
   %given = call i64 @PyList_Size(ptr %grads)
   %alike = icmp eq i64 %kept, %numbered
   br i1 %alike, label %make, label %refuse
@@ -105,8 +108,8 @@ next:
   %more = icmp slt i64 %k, %kept
   br i1 %more, label %each, label %nextGiven
 each:
-  %x = call ptr @PyList_GetItem(ptr %saved, i64 %k)
-  %version = call ptr @PyList_GetItem(ptr %versions, i64 %k)
+  %x = call ptr @item_of(ptr %saved, i64 %k, i1 %s.list)
+  %version = call ptr @item_of(ptr %versions, i64 %k, i1 %v.list)
   %is.known = call i1 @unwritten(ptr %x, ptr %version)
   br i1 %is.known, label %keep, label %drop
 keep:
@@ -157,7 +160,7 @@ look:
   %outSpecs = call ptr @held(ptr %node, i64 {at["node.out_specs"]})
   %params = call ptr @held(ptr %node, i64 {at["node.params"]})
   %savedClass = call ptr @class_of(ptr %saved)
-  %is.kept = call i1 @is_a(ptr %savedClass, i64 {LIST})
+  %is.kept = call i1 @is_either(ptr %savedClass)
   br i1 %is.kept, label %which, label %none
 which:
   %handed = call ptr @held(ptr %plan, i64 {at["plan.handed"]})
