@@ -66,10 +66,10 @@ def library_on(gpu: InterpretedGpu) -> Any:
         def running(self, call: Any) -> Any:
             """What runs a convolution, given addresses."""
 
-            def execute(given: dict[int, int], workspace: int) -> None:
+            def execute(addresses: Sequence[int], workspace: int) -> None:
                 gpu.count()
                 if gpu.is_run:
-                    convolve(call, [given[uid] for uid in UIDS])
+                    convolve(call, addresses)
 
             return execute
 

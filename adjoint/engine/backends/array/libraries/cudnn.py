@@ -19,9 +19,11 @@ import importlib
 import json
 import warnings
 from collections.abc import Callable, Hashable, Sequence
+from ctypes import addressof, c_int64
 from dataclasses import dataclass, field
 from functools import cache
 from math import inf
+from struct import Struct
 from threading import Lock
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -41,7 +43,7 @@ PATIENCE = 0.25  # seconds of building after which no further plan is tried
 HOPELESS = 0.5  # seconds of a first run after which a plan is not run again
 SLOW = 0.02  # seconds of building from which on a plan is kept
 ROOM = 1 << 30  # bytes of workspace that a plan may ask for
-Execute = Callable[[dict[int, int], int], None]  # given addresses by uid, and the workspace's
+Execute = Callable[[Sequence[int], int], None]  # given addresses, and the workspace's
 DTYPES = {"float16": "HALF", "bfloat16": "BFLOAT16", "float32": "FLOAT", "float64": "DOUBLE"}
 
 
@@ -203,30 +205,64 @@ class Cudnn:
                 self.module.set_stream(self.handle, 0)
                 graph.deserialize(self.handle, list(whole))
             room = int(graph.get_workspace_size())
-            within, handle = graph._lowered_graph._execute_plan_at_index, self.handle.backend_handle
+            numbers = json.loads(uids)
+            execute = self.execution(graph._lowered_graph, 0, numbers)
         except (self.module.cudnnGraphNotSupportedError, AttributeError, RuntimeError, ValueError):
             return None
+        return Planned(self, graph, numbers, execute, room)
 
-        def execute(given: dict[int, int], workspace: int) -> None:
-            within(given, workspace, 0, handle)
-
-        return Planned(self, graph, json.loads(uids), execute, room)
-
-    def executor(self, graph: Any, index: int) -> Execute:
-        """What runs a graph's plan, given addresses and that of the workspace.
+    def executor(self, graph: Any, index: int, uids: list[int]) -> Execute:
+        """What runs a graph's plan, given addresses, in the order of its tensors' `uids`.
 
         The frontend's own method looks at all plans and operands again, which takes longer than the
         launch; what it calls in the end is taken where it is found.
         """
         try:
-            within, at = graph._lowered_graph._execute_plan_at_index, graph._plans[index].cpp_index
-            handle = self.handle.backend_handle
+            at = graph._plans[index].cpp_index
+            if at is not None:
+                return self.execution(graph._lowered_graph, at, uids)
         except (AttributeError, IndexError, TypeError):
-            at = None
-        if at is None:
-            graph.build_plan_at_index(index)
-            return lambda given, workspace: graph.execute(given, workspace, handle=self.handle)
-        return lambda given, workspace: within(given, workspace, at, handle)
+            pass
+        graph.build_plan_at_index(index)
+
+        def execute(addresses: Sequence[int], workspace: int) -> None:
+            given = dict(zip(uids, addresses, strict=True))
+            graph.execute(given, workspace, handle=self.handle)
+
+        return execute
+
+    def execution(self, lowered: Any, at: int, uids: list[int]) -> Execute:
+        """What runs a plan of the frontend's compiled graph, by its place there.
+
+        It takes a table of addresses by uid, of which it makes an array in the order of uids;
+        newer ones take the array. A caller holds the lock: there is one array for all calls.
+        """
+        by_uid, handle = lowered._execute_plan_at_index, self.handle.backend_handle
+        try:
+            lowered._prepare_variant_pack_template()
+            order = list(lowered._get_variant_pack_uids_sorted())
+            run = lowered._execute_with_raw_ptrs
+        except (self.module.cudnnGraphNotSupportedError, AttributeError, RuntimeError, ValueError):
+            order = []
+        if order != sorted(uids):  # it wants others besides, or is an older one
+
+            def execute(addresses: Sequence[int], workspace: int) -> None:
+                by_uid(dict(zip(uids, addresses, strict=True)), workspace, at, handle)
+
+            return execute
+        count, words = len(uids), (c_int64 * len(uids))()
+        begin, put = addressof(words), Struct(f"{len(uids)}q").pack_into
+        places = None if order == uids else [uids.index(uid) for uid in order]
+
+        def execute_quickly(addresses: Sequence[int], workspace: int) -> None:
+            if len(addresses) != count:
+                raise ValueError(f"cuDNN: {len(addresses)} addresses for {count} tensors")
+            if places is not None:
+                addresses = [addresses[place] for place in places]
+            put(words, 0, *addresses)
+            run(begin, count, workspace, handle, at)
+
+        return execute_quickly
 
 
 class Candidates:
@@ -252,7 +288,7 @@ class Candidates:
             self.spent, self.slowest = self.spent + taken, max(self.slowest, taken)
         if room > ROOM:
             return None
-        execute = owner.executor(self.graph, index)
+        execute = owner.executor(self.graph, index, self.uids)
         return ChosenPlan(index, Planned(owner, self.graph, self.uids, execute, room))
 
     def first(self) -> ChosenPlan | None:
@@ -339,13 +375,12 @@ class Planned:
 
     def __call__(self, addresses: Sequence[int], workspace: int, stream: int | None = None) -> None:
         owner = self.owner
-        given = dict(zip(self.uids, addresses, strict=True))
         order = int(owner.current().ptr) if stream is None else stream
         with owner.lock:
             if order != owner.stream:
                 owner.module.set_stream(owner.handle, order)
                 owner.stream = order
-            self.execute(given, workspace)
+            self.execute(addresses, workspace)
 
 
 class ChosenPlan(NamedTuple):
