@@ -55,6 +55,8 @@ class Template:
     epilogue: Callable[..., list[Any] | None] | None = None
     # Whether the sums of a node may begin with another matrix, so that to add one costs nothing.
     adds: Callable[[Node], bool] | None = None
+    # Whether it takes an epilogue at any size: (setting, node, places as they would lie).
+    ends: Callable[[Setting, Node, LayoutOf], bool] | None = None
     # Whether it accepts a node once its indexed dimensions are brought to the front.
     accepts_moved: Callable[[Setting, Node, tuple[Any, ...]], bool] | None = None
     # Whether its result, and operands that are copied first, lie as the target prefers.
@@ -129,6 +131,10 @@ class Target(ABC):
         """
         return None
 
+    def images(self, graph: DataflowGraph, setting: Setting) -> frozenset[tuple[int, ...]]:
+        """Shapes of values of a graph of which channels, their second dimension, lie innermost."""
+        return frozenset()
+
     def level(self, value: Value) -> int | None:
         """Values of different levels are made by different kernels; None: by any."""
         return None
@@ -188,6 +194,8 @@ class Setting:
     lasting: frozenset[int] = frozenset()
     turns: bool = False  # whether it is for a loop's body
     in_blocks: bool = False  # whether parts of long reductions fit any length (Note [blocks])
+    # Shapes of images whose channels are to lie innermost (`Target.images`).
+    images: frozenset[tuple[int, ...]] = frozenset()
 
     def lasts(self, buffer: PlannedBuffer) -> bool:
         """Whether a buffer is an input that is the same in all turns of a loop, or most calls."""
@@ -213,8 +221,14 @@ class Setting:
     def laid_out(self, place: Place, value: Value) -> Place:
         """The row-major place of a value that loops make, in the order that the target prefers."""
         copied = value.node is not None and value.node.record.name == "clone"
-        order = None if copied else self.target.order(value)
+        order = None if copied else self.order(value)
         return place if order is None else in_order(place.buffer, place.shape, order)
+
+    def order(self, value: Value) -> tuple[int, ...] | None:
+        """How a value that loops make should lie, if not in row-major order."""
+        if value.spec.shape in self.images:
+            return (0, *range(2, len(value.spec.shape)), 1)
+        return self.target.order(value)
 
     def is_laid_out(self, kind: str, node: Node) -> bool:
         """Whether results of a node, of this kind, lie as the target prefers."""

@@ -13,6 +13,7 @@ from adjoint.engine.backends.llvm.templates.borrowed import substitutes
 from adjoint.engine.backends.llvm.templates.borrowed import template as borrowed
 from adjoint.engine.backends.llvm.templates.convolution import folds
 from adjoint.engine.backends.llvm.templates.convolution import template as convolution
+from adjoint.engine.backends.llvm.templates.convolution.pixels.images import images_in_pixels
 from adjoint.engine.backends.llvm.templates.distances import template as distances
 from adjoint.engine.backends.llvm.templates.elements import substitutes as element_substitutes
 from adjoint.engine.backends.llvm.templates.elements import template as elements
@@ -40,7 +41,7 @@ from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.loops.schedule import schedule
 from adjoint.engine.compiler.lower import joins, pair_functions, pairs
 from adjoint.engine.compiler.schedule.steps import Launch
-from adjoint.engine.compiler.target import Target
+from adjoint.engine.compiler.target import Setting, Target
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.forms.writing import with_compiled_forms
 from adjoint.engine.graph.ir import DataflowGraph
@@ -88,6 +89,9 @@ class LlvmTarget(Target):
         graph = element_substitutes.substituted(substitutes.substituted(graph))
         graph = routine_substitutes.substituted(graph)
         return pair_functions.paired(graph, self.dtypes)
+
+    def images(self, graph: DataflowGraph, setting: Setting) -> frozenset[tuple[int, ...]]:
+        return images_in_pixels(graph, setting)
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         return supports(name, compute, dict(params))

@@ -10,6 +10,10 @@ Note [epilogues]
     Functions (exp, erf) stay in kernels of their own, whose loops hide their latency better: in
     tiles a gelu took 4 to 12% longer than after them (`python -m benchmarks.epilogues`).
 
+    A template whose places are so that a tile ends in whole vectors of a matrix's row, where what
+    follows costs nothing, takes epilogues at any size (`Template.ends`): images whose channels lie
+    innermost are such matrices, whose rows are pixels.
+
     To add another matrix, or a row of one (a bias), costs nothing where a template's sums may begin
     with it (`Template.adds`): it is taken at any size, where nothing else reads the product.
 
@@ -28,7 +32,7 @@ from adjoint.engine.compiler.fuse.fuse import Fusion, Unit
 from adjoint.engine.compiler.loops.ir import LOAD, POINT, AffineReference, LoopKernel, Op, can_fail
 from adjoint.engine.compiler.loops.nest import PLACED, Nest
 from adjoint.engine.compiler.loops.schedule import is_costly
-from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, in_order, row_major
 from adjoint.engine.compiler.target import Setting
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.identity.keys import key_of
@@ -92,6 +96,18 @@ class Epilogue:
     def references(self) -> list[MatrixReference]:
         """All that it touches, in the order of its words."""
         return [r for r in self.refs if r is not None] + [r for _, r in self.stores]
+
+
+def columns_of(place: Place) -> int | None:
+    """The columns of a place as a matrix: its last dimension, or the second where that one lies
+    innermost; None where rows are not one after the other."""
+    if place.contiguous:
+        return place.shape[-1]
+    moved = (0, *range(2, len(place.shape)), 1)
+    in_turn = len(place.shape) > 2 and not any(map(is_extent, place.shape))
+    if in_turn and in_order(place.buffer, place.shape, moved).strides == place.strides:
+        return place.shape[1]
+    return None
 
 
 def epilogue_of(kernel: LoopKernel, matrix: PlannedBuffer, columns: int) -> Epilogue | None:
@@ -187,21 +203,22 @@ def attach(
     for unit in list(fusion.units):
         if unit.kind != "template" or not unit.nodes:
             continue
-        value = unit.nodes[0].outputs[0]
-        template, shape = setting.template(unit.nodes[0].record.name), value.spec.shape
+        node, value = unit.nodes[0], unit.nodes[0].outputs[0]
+        template, shape = setting.template(node.record.name), value.spec.shape
         if template.epilogue is None or len(shape) < 2 or not all(map(is_known, shape)):
             continue
         behind = list(dict.fromkeys(readers.get(value, ())))
         alone = len(behind) == 1 and value not in shown
         large = is_large(shape, value.spec.dtype)
-        adds = alone and template.adds is not None and template.adds(unit.nodes[0])
-        if not large and not adds:
+        adds = alone and template.adds is not None and template.adds(node)
+        ends = alone and template.ends is not None and template.ends(setting, node, layout)
+        if not ends and (template.ends is not None or not (large or adds)):
             continue
         for other in behind:
             if other.kind != "loop":
                 continue
-            epilogue = _fitting(fusion, unit, other, value, layout)
-            if epilogue is not None and (large or epilogue.added is not None):
+            epilogue = _fitting(fusion, unit, other, value, setting, layout)
+            if epilogue is not None and (large or ends or epilogue.added is not None):
                 _take(fusion, unit, other)
                 unit.hidden = value if alone else None
                 break
@@ -213,7 +230,12 @@ def is_large(shape: Sequence[int], dtype: DType) -> bool:
 
 
 def _fitting(
-    fusion: Fusion, unit: Unit, other: Unit, value: Value, layout: Callable[[Value], Place]
+    fusion: Fusion,
+    unit: Unit,
+    other: Unit,
+    value: Value,
+    setting: Setting,
+    layout: Callable[[Value], Place],
 ) -> Epilogue | None:
     """A kernel as the epilogue of a template's result, if it can be that."""
     if other.reduced is not None or any(node in fusion.updates for node in other.nodes):
@@ -222,15 +244,18 @@ def _fitting(
     for node in other.nodes:
         if any(u not in (unit, other) and u.needs & bit for u in fusion.producers(node)):
             return None
-    matrix = layout(value).buffer
+    matrix = layout(value)
+    columns = columns_of(matrix)
+    if columns is None:
+        return None
     nest = Nest(other, fusion, layout)
     for node in other.nodes:
         nest.visit(node)
     for node in other.nodes:
         result = node.outputs[0]
         buffer = PlannedBuffer(ARENA, result.spec.dtype, prod(result.spec.shape))
-        nest.store(result, row_major(buffer, result.spec.shape))
-    return epilogue_of(nest.finish(), matrix, value.spec.shape[-1])
+        nest.store(result, setting.laid_out(row_major(buffer, result.spec.shape), result))
+    return epilogue_of(nest.finish(), matrix.buffer, columns)
 
 
 def _take(fusion: Fusion, unit: Unit, other: Unit) -> None:

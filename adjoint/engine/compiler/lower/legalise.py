@@ -143,7 +143,7 @@ class Legal:
 
     def copy_in_order(self, x: Value) -> Value:
         """The same elements in the order that the target prefers."""
-        order = self.setting.target.order(x)
+        order = self.setting.order(x)
         return self.copy(x) if order is None else self.copied_as(x, order)
 
     def copy_in_lines(self, x: Value) -> Value:

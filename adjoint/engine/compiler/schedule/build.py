@@ -5,13 +5,14 @@ The stages, in order: passes over the graph, rematerialise, legalise, fuse, orde
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from adjoint.engine.compiler.flow.bodies import refusal
 from adjoint.engine.compiler.fuse.fuse import Fusion, Unit
 from adjoint.engine.compiler.fuse.ordering import ordered
 from adjoint.engine.compiler.loops.copying import copy_step, kernel_step
-from adjoint.engine.compiler.loops.epilogues import attach, epilogue_of
+from adjoint.engine.compiler.loops.epilogues import attach, columns_of, epilogue_of
 from adjoint.engine.compiler.loops.ir import LoopKernel
 from adjoint.engine.compiler.loops.joint_launches import batch
 from adjoint.engine.compiler.loops.nest import Nest
@@ -53,11 +54,12 @@ class PlanBuilder:
     """Makes a plan."""
 
     def __init__(self, task: Task, setting: Setting) -> None:
-        self.setting = setting
         with stage("passes over the graph"):
             flat = setting.target.prepare(run_passes(task.graph, keeping(setting.keeps)))
         with stage("decide what to compute again"):
             self.remat = rematerialise(flat, setting.options.remat, setting.target.costs)
+        images = setting.target.images(self.remat.graph, setting)
+        self.setting = setting = replace(setting, images=images)
         self.inputs, given = input_places(self.remat.graph, task.examples)
         with stage("legalise"):
             legal = Legal(self.remat.graph, given, setting)
@@ -150,8 +152,9 @@ class PlanBuilder:
         if unit.epilogue is None or kernel is None:
             return template.steps(setting, node, operands, results)
         place = results[0]
-        epilogue = epilogue_of(kernel, place.buffer, place.shape[-1])
-        if epilogue is not None and template.epilogue is not None and place.contiguous:
+        columns = columns_of(place)
+        epilogue = None if columns is None else epilogue_of(kernel, place.buffer, columns)
+        if epilogue is not None and template.epilogue is not None:
             stored = unit.hidden is None
             steps = template.epilogue(setting, node, operands, place, epilogue, stored)
             if steps is not None:

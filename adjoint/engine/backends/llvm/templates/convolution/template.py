@@ -27,6 +27,10 @@ from adjoint.engine.backends.llvm.templates.convolution.narrow import (
     is_narrow,
     narrow_sums,
 )
+from adjoint.engine.backends.llvm.templates.convolution.pixels.sums import (
+    goes_by_pixels,
+    pixel_sums,
+)
 from adjoint.engine.backends.llvm.templates.convolution.pointwise import (
     is_one_pixel,
     is_pointwise,
@@ -48,7 +52,9 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     walk_words,
 )
 from adjoint.engine.backends.llvm.templates.convolution.winograd.images import suits, winograd_steps
+from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
+from adjoint.engine.compiler.loops.epilogues import Epilogue
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
@@ -90,12 +96,48 @@ def forward(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """Launches of a convolution."""
-    x, place = operands
+    weights, phases = described(node, operands[1], *results)
+    return convolve(setting, operands[0], weights, results[0], phases)
+
+
+def described(node: Node, place: Place, out: Place) -> tuple[TapWeights, list[Phase]]:
+    """The weights and the one phase of a convolution."""
     groups = node.params["groups"]
-    phases = forward_phases(node.params, place.shape[2:], results[0].shape[2:])
+    phases = forward_phases(node.params, place.shape[2:], out.shape[2:])
     rows, (row, channel) = place.shape[0] // groups, place.strides[:2]
     weights = TapWeights(place, groups, rows, place.shape[1], row * rows, row, channel)
-    return convolve(setting, x, weights, results[0], phases)
+    return weights, phases
+
+
+def ends(setting: Setting, node: Node, layout: LayoutOf) -> bool:
+    """Whether a convolution ends in whole vectors of its output channels (Note [pixels])."""
+    x, given = node.inputs
+    place = layout(given)
+    lasts = setting.lasts(place.buffer)
+    return lasts and by_pixels(node, layout(x), place, layout(node.outputs[0])) is not None
+
+
+def by_pixels(
+    node: Node, x: Place, place: Place, out: Place
+) -> tuple[TapWeights, list[Phase]] | None:
+    """The weights and phases of a convolution of pixels; None of others."""
+    weights, phases = described(node, place, out)
+    return (weights, phases) if goes_by_pixels(x, weights, out, phases) else None
+
+
+def forward_with(
+    setting: Setting,
+    node: Node,
+    operands: list[Place],
+    out: Place,
+    epilogue: Epilogue,
+    stored: bool,
+) -> list[Launch] | None:
+    """Launches of a convolution of pixels whose last write does more (Note [epilogues])."""
+    found = None if stored else by_pixels(node, *operands, out)
+    if found is None or not setting.lasts(operands[1].buffer):
+        return None
+    return pixel_sums(operands[0], found[0], out, found[1], Ending(epilogue, stored))
 
 
 def transposed(
@@ -117,6 +159,8 @@ def convolve(
 ) -> list[Launch]:
     """Launches of all phases."""
     lasts = setting.lasts(weights.place.buffer)
+    if lasts and goes_by_pixels(x, weights, out, phases):
+        return pixel_sums(x, weights, out, phases)
     if len(phases) == 1 and suits(
         phases[0], x.shape[0], weights.rows, weights.channels, kind_of(out), lasts=lasts
     ):
@@ -231,7 +275,15 @@ def channels_innermost(place: Place) -> bool:
 
 
 TEMPLATES = {
-    "convolution": Template(accepts, packed, forward, writes_to=channels_innermost),
+    "convolution": Template(
+        accepts,
+        packed,
+        forward,
+        writes_to=channels_innermost,
+        ordered=True,
+        epilogue=forward_with,
+        ends=ends,
+    ),
     "convolution_transpose": Template(accepts, packed, transposed, writes_to=channels_innermost),
     "convolution_weight": Template(accepts, packed_both, by_weight, writes_to=channels_innermost),
 }

@@ -9,13 +9,17 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.backends.array.kernels.image.resample import layers
+from adjoint.engine.backends.llvm.templates.convolution.pixels.pooling import (
+    pixel_pool_steps,
+    pools_pixels,
+)
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK
 from adjoint.engine.backends.llvm.templates.pooling import kernel as pooling
 from adjoint.engine.backends.llvm.templates.pooling import lines
 from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import bounds_fault
-from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Address, Launch, Status, double_bits, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
@@ -32,6 +36,13 @@ LONG_RUN = 4  # elements of a run from which on it is copied sooner than gathere
 def first_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     """The operand is read in row-major order."""
     return set() if layout(inputs[0]).contiguous else {0}
+
+
+def in_lines_or_pixels(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """The operand is read in row-major order, or pixel by pixel."""
+    place = layout(inputs[0])
+    in_pixels = len(place.shape) > 2 and place.strides[1] == 1
+    return set() if place.contiguous or in_pixels else {0}
 
 
 def address(place: Place) -> Address:
@@ -91,9 +102,24 @@ def number_of_places(kind: str, full: list[Any]) -> str:
 def max_steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Any]
 ) -> list[Launch]:
-    """One launch: the largest of all windows, and where they are if anybody reads that."""
+    """One launch: the largest of all windows, and where they are if anybody reads that.
+
+    Images that lie pixel by pixel are laid in rows for it where windows of pixels do not do.
+    """
     windows = node.params["windows"]
     values, at = results
+    if at is None and pools_pixels(operands[0], values, windows):
+        return pixel_pool_steps(operands[0], values, windows)
+    places = [operands[0], *(place for place in results if place is not None)]
+    if not all(place.contiguous for place in places):
+        rows = [in_rows(place) for place in places]
+        made = [*rows[1:], None][:2]
+        first = copy_step(setting.target, places[0], rows[0], "max_pool")
+        back = [
+            copy_step(setting.target, row, place, "max_pool")
+            for place, row in zip(places[1:], rows[1:], strict=True)
+        ]
+        return [first, *max_steps(setting, node, [rows[0]], made), *back]
     tells = at is not None
     kind = FLOATS[values.buffer.dtype.name]
     full = of_full_rank(windows)
@@ -132,6 +158,12 @@ def max_steps(
         label="max_pool",
     )
     return [launch]
+
+
+def in_rows(place: Place) -> Place:
+    """A row-major place of the same shape."""
+    buffer = PlannedBuffer(ARENA, place.buffer.dtype, prod(place.shape), name="rows")
+    return row_major(buffer, place.shape)
 
 
 def max_of_channels_steps(
@@ -386,7 +418,9 @@ def _copy(
 
 
 TEMPLATES = {
-    "max_pool": Template(accepts_max, first_packed, max_steps, optional=frozenset({1})),
+    "max_pool": Template(
+        accepts_max, in_lines_or_pixels, max_steps, optional=frozenset({1}), ordered=True
+    ),
     "max_pool_of_channels": Template(accepts_max, first_packed, max_of_channels_steps),
     "scatter": Template(accepts_scatter, scatter_packed, scatter_steps, zeros=frozenset({0})),
     "scatter_reduce": Template(accepts_scatter, scatter_packed, scatter_steps),

@@ -48,30 +48,38 @@ class EndingWriter:
         index = row * apart
         return self.w.pointer(base), index + column if ref.column else index
 
-    def load(self, k: int, row: V, column: V, lanes: int) -> V:
+    def load(self, k: int, row: V, column: V, lanes: int, mask: V | None) -> V:
         """What the epilogue reads beside a vector of elements."""
         ref = self.epilogue.refs[k]
         assert ref is not None
         pointer, index = self.at(ref, self.load_words[k], row, column)
         kind = KIND[ref.dtype.name][1]
-        value = from_memory(
-            self.w.load(pointer, kind, index, lanes if ref.column else 1), ref.dtype
-        )
-        return self.w.code.splat(value, lanes)
+        if ref.column and mask is not None:
+            found = self.w.load_some(mask, kind, pointer, index)
+        else:
+            found = self.w.load(pointer, kind, index, lanes if ref.column else 1)
+        return self.w.code.splat(from_memory(found, ref.dtype), lanes)
 
-    def write(self, element: V, row: V, column: V) -> None:
-        """Neighbouring elements of a row, as far as the product goes, to all they lead to."""
+    def write(self, element: V, row: V, column: V, mask: V | None = None) -> None:
+        """Neighbouring elements of a row, as far as the product goes, to all they lead to.
+
+        Where a mask is given, only its lanes exist.
+        """
         lanes = element.lanes
         values: list[V] = []
         for op in self.epilogue.ops:
             if op.kind == LOAD:
                 k = op.args[0][1]
                 own = k == self.epilogue.element
-                values.append(element if own else self.load(k, row, column, lanes))
+                values.append(element if own else self.load(k, row, column, lanes, mask))
                 continue
             operands: list[Any] = [values[x] if tag == "v" else x for tag, x in op.args]
             values.append(round_to(lower(self.w.code, op, operands, lanes), named(op.dtype)))
         for (v, ref), words in zip(self.epilogue.stores, self.store_words, strict=True):
             pointer, index = self.at(ref, words, row, column)
             value = self.w.code.splat(values[v].convert(KIND[ref.dtype.name][0]), lanes)
-            self.w.store(to_memory(value, ref.dtype), pointer, index)
+            stored = to_memory(value, ref.dtype)
+            if mask is None:
+                self.w.store(stored, pointer, index)
+            else:
+                self.w.store_some(mask, stored, pointer, index)

@@ -1,0 +1,1 @@
+"""Convolutions of images whose channels lie innermost, by weights that are kept for many calls."""

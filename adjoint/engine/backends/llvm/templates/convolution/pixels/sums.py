@@ -1,0 +1,190 @@
+"""Convolutions of images whose channels lie innermost (Note [pixels])."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from adjoint.engine.backends.llvm.templates.convolution.geometry import (
+    Phase,
+    positions,
+    tap_offsets,
+)
+from adjoint.engine.backends.llvm.templates.convolution.narrow import TapWeights
+from adjoint.engine.backends.llvm.templates.convolution.pixels import sums_kernel as kernels
+from adjoint.engine.backends.llvm.templates.convolution.windowed import (
+    address,
+    kind_of,
+    parts_of,
+    rounded,
+    walk_words,
+)
+from adjoint.engine.backends.llvm.templates.product.ending import Ending
+from adjoint.engine.backends.llvm.templates.product.tiles import (
+    has_wide_registers,
+    outer_tile,
+    tiled,
+)
+from adjoint.engine.backends.registers.vector import width
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
+from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
+from adjoint.engine.graph.sizes.extents import is_extent
+
+PIECES = 8  # work is dealt out in at least so many pieces, where it can be
+LEAST = 8  # channels that a pixel is read along
+FULL = 0.75  # of the lanes of strips, that have an output channel
+
+
+def vectors_of(rows: int, lanes: int) -> int:
+    """Vectors of output channels in a strip: as many as leave the fewest lanes empty."""
+    return min(kernels.HEIGHTS, key=lambda vectors: (rounded(rows, vectors * lanes), -vectors))
+
+
+def height_of(vectors: int, count: int) -> int:
+    """Pixels of a tile: as many as leave the fewest rows of the last empty."""
+    return min(kernels.HEIGHTS[vectors], key=lambda rows: (rounded(count, rows), -rows))
+
+
+def fills_strips(rows: int, lanes: int) -> bool:
+    """Whether output channels fill the lanes of strips well enough."""
+    return rows >= FULL * rounded(rows, vectors_of(rows, lanes) * lanes)
+
+
+def goes_by_pixels(x: Place, weights: TapWeights, out: Place, phases: list[Phase]) -> bool:
+    """Whether channels of input and result are neighbours, enough of them."""
+    numbers = (*x.shape, *x.strides, *out.shape, *out.strides, *weights.place.shape)
+    if any(map(is_extent, (*numbers, *weights.place.strides))) or not has_wide_registers():
+        return False
+    if len(x.shape) not in (3, 4) or not x.strides[1] == out.strides[1] == 1:
+        return False
+    taps = max(len(tap_offsets(phase)) for phase in phases)
+    full = fills_strips(weights.rows, outer_tile(kind_of(out)).lanes)
+    return weights.channels >= LEAST and 0 < taps <= kernels.MOST_TAPS and full
+
+
+@dataclass(frozen=True, slots=True)
+class PixelStrips:
+    """Weights of one phase in strips."""
+
+    buffer: PlannedBuffer
+    zeros: PlannedBuffer
+    vectors: int
+    count: int  # of strips of a group
+
+
+def pixel_sums(
+    x: Place, weights: TapWeights, out: Place, phases: list[Phase], ending: Ending | None = None
+) -> list[Launch]:
+    """Launches of all phases; only one phase may have an ending."""
+    launches = []
+    for phase in phases:
+        strips, launch = in_strips(weights, phase, kind_of(out))
+        launches += [launch, multiply(x, weights, strips, out, phase, ending)]
+    return launches
+
+
+def in_strips(weights: TapWeights, phase: Phase, kind: str) -> tuple[PixelStrips, Launch]:
+    """Weights into strips."""
+    dtype, lanes = weights.place.buffer.dtype, outer_tile(kind).lanes
+    vectors = vectors_of(weights.rows, lanes)
+    taps = [offset for offset, _ in tap_offsets(phase, weights.place.strides[2:])]
+    count = parts_of(weights.rows, vectors * lanes)
+    size = weights.groups * count * len(taps) * weights.channels * vectors * lanes
+    buffer = PlannedBuffer(ARENA, dtype, size, name="strips")
+    zeros = PlannedBuffer(ARENA, dtype, weights.channels, name="zeros")
+    words = kernels.PixelWeightWords(
+        source=address(weights.place, weights.place.offset), target=Address(buffer),
+        zeros=Address(zeros), rows=weights.rows, channels=weights.channels, taps=len(taps),
+        strips=count, pieces=weights.groups * count, row_step=weights.row_step,
+        channel_step=weights.channel_step, group_step=weights.group_step,
+    )  # fmt: skip
+    launch = Launch(
+        function=f"pixel_weights_{tiled(kind)}_{vectors}",
+        text=partial(kernels.weights_text, kind=kind, vectors=vectors),
+        words=[*words.listed(), *taps],
+        reads=(whole(weights.place.buffer),),
+        writes=(whole(buffer), whole(zeros)),
+        pieces=weights.groups * count,
+        cost=size,
+        label="strips",
+    )
+    return PixelStrips(buffer, zeros, vectors, count), launch
+
+
+def multiply(
+    x: Place,
+    weights: TapWeights,
+    strips: PixelStrips,
+    out: Place,
+    phase: Phase,
+    ending: Ending | None,
+) -> Launch:
+    """The sums of one phase."""
+    kind, groups, rows, channels = kind_of(out), weights.groups, weights.rows, weights.channels
+    lanes, vectors = outer_tile(kind).lanes, strips.vectors
+    count = positions(phase, out.shape[0])
+    # Cut by shape, never by the number of workers, so that results do not depend on it.
+    height = height_of(vectors, count)
+    most = kernels.POSITIONS // height * height
+    wanted = parts_of(PIECES, groups * strips.count)
+    part = min(most, rounded(parts_of(count, wanted), height))
+    position_parts = parts_of(count, part)
+    strip_parts = min(parts_of(PIECES, position_parts * groups), strips.count)
+    strip_part = parts_of(strips.count, strip_parts)
+    strip_parts = parts_of(strips.count, strip_part)
+    pieces = groups * strip_parts * position_parts
+    taps = [offset for _, offset in tap_offsets(phase, None, x.strides[2:])]
+    tap_block, channel_block, turns = blocks_of(channels, len(taps), vectors, kind)
+    form = kernels.PixelForm(kind, vectors, height, turns, rows % (lanes * vectors) > 0, ending)
+    begin, to, walk = walk_words(phase, x, out)
+    plane = [(1, 0, 0, (0,))] * (2 - len(phase))
+    lines = [
+        (n, at.start, at.step, [t for _, t in at.taps])
+        for n, at in zip(x.shape[2:], phase, strict=True)
+    ]
+    (high, top, down, ys), (wide, left, across, xs) = [*plane, *lines]
+    # A result of which only an epilogue's are written lies nowhere.
+    target: Any = to if ending is None else 0
+    words = kernels.PixelWords(
+        begin, Address(strips.buffer), Address(strips.zeros), target, m=rows, channels=channels,
+        taps=len(taps), positions=count, pieces=pieces, part=part, position_parts=position_parts,
+        strip_part=strip_part, strip_parts=strip_parts, strip_count=strips.count,
+        tap_block=tap_block, channel_block=channel_block, group_source=channels,
+        group_target=rows, height=high, width=wide, starts=[top, left], steps=[down, across],
+        sizes=walk[0], source_steps=walk[1], target_steps=walk[2],
+    ).listed()  # fmt: skip
+    more: list[Any] = [] if ending is None else ending.words
+    coordinates = [(y, z) for y in ys for z in xs]
+    entries = [n for (y, z), offset in zip(coordinates, taps, strict=True) for n in (y, z, offset)]
+    reads, writes = (
+        [whole(x.buffer), whole(strips.buffer), whole(strips.zeros)],
+        [whole(out.buffer)],
+    )
+    label: Any = sized("convolution", groups, rows, count, channels * len(taps))
+    if ending is not None:
+        refs = ending.epilogue.refs
+        reads += [whole(ref.buffer) for ref in refs if ref is not None]
+        writes = [whole(ref.buffer) for _, ref in ending.epilogue.stores]
+        label = (*label, "+" + "+".join(ending.epilogue.origin))
+    return Launch(
+        function=f"pixel_sums_{tiled(kind)}_{form.name}",
+        text=partial(kernels.pixels_text, form=form),
+        words=[*words, *more, *entries],
+        reads=tuple(reads),
+        writes=tuple(writes),
+        pieces=pieces,
+        cost=count * groups * rows * channels * len(taps) / 4,
+        label=label,
+    )
+
+
+def blocks_of(channels: int, taps: int, vectors: int, kind: str) -> tuple[int, int, int]:
+    """Taps and channels that are summed together, and channels of a turn."""
+    columns = vectors * outer_tile(kind).lanes
+    most = min(kernels.CHAIN, kernels.PART_BYTES // (columns * width(kind) // 8))
+    turns = kernels.TURNS if channels % kernels.TURNS == 0 else 1
+    if channels > most:
+        return 1, rounded(parts_of(channels, parts_of(channels, most)), turns), turns
+    some = max(1, most // channels)
+    return parts_of(taps, parts_of(taps, some)), channels, turns
