@@ -441,3 +441,35 @@ def test_small_draws_by_a_fragment_are_the_same_bits(monkeypatch: pytest.MonkeyP
     first = draws()
     for _ in range(4):
         assert draws() == first
+
+
+def of_a_cell(weights: list[Any]) -> tuple[Any, ...]:
+    x, h, c = (ad.from_numpy(w) for w in (np.eye(2, 3), np.eye(2, 4), np.ones((2, 4))))
+    return ad.lstm_cell(x, (h, c), *weights)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("results", "shapes"),
+    [
+        (of_a_cell, [(16, 3), (16, 4), (16,), (16,)]),
+        (lambda given: ad.linalg.svd(given[0])[::2], [(3, 3)]),
+    ],
+)
+def test_which_cotangents_came_decides_the_program(
+    results: Any, shapes: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(straight, "AFTER", 1)
+    rng = np.random.default_rng(0)
+    weights = [ad.from_numpy(rng.standard_normal(s)).requires_grad_() for s in shapes]
+
+    def gradients(which: int) -> list[Any]:
+        out = results(weights)[which]  # results of one shape, of which one has a cotangent
+        seed = ad.arange(out.numel()).reshape(out.shape) / 7
+        pulled = ad.autograd.grad((out * out * seed).sum(), weights)
+        return [g.numpy() for g in pulled]
+
+    with CONTEXT.having(reference=True):
+        wanted = [gradients(which) for which in (0, 1)]
+    for which in (0, 0, 0, 1, 1, 1, 0, 1):
+        for g, w in zip(gradients(which), wanted[which], strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-9, atol=1e-9)

@@ -251,7 +251,8 @@ class RecordNode(TapeNode):
         sighted: bool = False,
     ) -> Sequence[Any]:
         """The rules by what knows them for tensors alike; `values` is all that they see."""
-        literals = [x for x in values if not isinstance(x, TensorBase)]
+        # Each with its place: which of several cotangents did not come is a matter of that alone.
+        literals = [(f"{k}", x) for k, x in enumerate(values) if not isinstance(x, TensorBase)]
         tensors = [x for x in values if isinstance(x, TensorBase)]
         specs = self.specs
         key = (self.plan, self.params, literals, specs, self.out_specs, needed)
@@ -274,7 +275,7 @@ class RecordNode(TapeNode):
         In place of `values`, of which the last are so many cotangents.
         """
         params, literals, specs, out_specs, needed = rest
-        kinds = iter(tensors), iter(literals)
+        kinds = iter(tensors), iter([x for _, x in literals])
         saved = [next(kinds[not isinstance(x, TensorBase)]) for x in values]
         count = len(values) - grads
         node = self.with_saved(saved[:count])
