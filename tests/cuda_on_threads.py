@@ -12,6 +12,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.cupy_stand_in import StandIn
+
 HOST = r"""
 #include <atomic>
 #include <barrier>
@@ -22,14 +24,15 @@ HOST = r"""
 #include <vector>
 using namespace std;
 struct dim { unsigned x; };
-const int all_threads = THREADS_OF_A_BLOCK;
+const unsigned most_threads = 1024;
+unsigned all_threads;
 thread_local dim threadIdx, blockIdx;
-dim blockDim = {all_threads}, gridDim;
-std::barrier meeting(all_threads);
+dim blockDim, gridDim;
+std::barrier<>* meeting;
 std::atomic<unsigned> counted;
-alignas(16) char shown[all_threads][16];
+alignas(16) char shown[most_threads][16];
 unsigned char* given_room;
-void __syncthreads() { meeting.arrive_and_wait(); }
+void __syncthreads() { meeting->arrive_and_wait(); }
 unsigned __syncthreads_count(bool mine) {
     if (!threadIdx.x) counted = 0;
     __syncthreads();
@@ -73,14 +76,17 @@ template <class T> T atomicAdd(T* at, T by) { return std::atomic_ref<T>(*at).fet
 #define __align__(n) alignas(n)
 #define __shared__ static
 #define __restrict__
-TEXT
-extern "C" void run(unsigned blocks, int shared, void** words) {
+struct any { void* at; template <class T> operator T*() { return (T*)at; } };
+template <class F> void run(F kernel, unsigned blocks, unsigned block, int shared) {
     gridDim = {blocks};
+    blockDim = {all_threads = block};
+    std::barrier<> met(block);
+    meeting = &met;
     given_room = (unsigned char*)aligned_alloc(16, (shared + 31) / 16 * 16);
     for (unsigned b = 0; b < blocks; b++) {
         std::vector<std::thread> threads;
         for (unsigned t = 0; t < all_threads; t++)
-            threads.emplace_back([&, t] { threadIdx = {t}; blockIdx = {b}; NAME(WORDS); });
+            threads.emplace_back([&, t] { threadIdx = {t}; blockIdx = {b}; kernel(); });
         for (auto& thread : threads) thread.join();
     }
     free(given_room);
@@ -95,30 +101,73 @@ NAMES = {
     "P": "any(*(void**){})", "q": "*(long long*){}", "i": "*(int*){}", "?": "*(bool*){}",
     "f": "*(float*){}", "d": "*(double*){}", "Q": "*(unsigned long long*){}", "I": "*(unsigned*){}",
 }  # fmt: skip
-ANY = "struct any { void* at; template <class T> operator T*() { return (T*)at; } };\n"
+RUN = """
+extern "C" void run_{name}(unsigned blocks, int shared, void** words) {{
+    run([&] {{ {name}({given}); }}, blocks, {threads}, shared);
+}}
+"""
+COMPILER = ["g++", "-std=c++20", "-w", "-O0", "-ffp-contract=off", "-fPIC", "-pthread"]
+
+
+def compiled(*words: str) -> None:
+    built = subprocess.run([*COMPILER, *words], capture_output=True, text=True, check=False)
+    assert not built.returncode, built.stderr[:2000]
+
+
+def threaded(folder: Path, text: str, *kernels: tuple[str, int, str]) -> tuple[Any, ...]:
+    """Kernels of one text, in the place of `driver.kernels_of`; made once for a folder."""
+    header = folder / "host.h"
+    if not header.exists():
+        header.write_text(HOST)
+        compiled("-x", "c++-header", str(header), "-o", f"{header}.gch")
+    body = text.replace(ROOM, "unsigned char* room = given_room;")
+    for name, threads, layout in kernels:
+        given = ", ".join(NAMES[c].format(f"words[{k}]") for k, c in enumerate(layout))
+        body += RUN.format(name=name, given=given, threads=threads)
+    made = folder / f"{hashlib.sha256(body.encode()).hexdigest()[:16]}.so"
+    if not made.exists():
+        source = made.with_suffix(".cpp")
+        source.write_text(body)
+        compiled("-include", str(header), "-shared", str(source), "-o", str(made))
+    library = ctypes.CDLL(str(made))
+    return tuple(
+        ThreadedLaunch(getattr(library, f"run_{name}"), layout) for name, _, layout in kernels
+    )
 
 
 class ThreadedLaunch:
     """Launches of a kernel, in the place of `PackedLaunch`."""
 
-    def __init__(self, folder: Path, text: str, name: str, threads: int, layout: str) -> None:
-        called = ", ".join(NAMES[c].format(f"words[{k}]") for k, c in enumerate(layout))
-        body = HOST.replace("THREADS_OF_A_BLOCK", str(threads)).replace("WORDS", called)
-        body = body.replace("NAME", name)
-        body = body.replace("TEXT", ANY + text.replace(ROOM, "unsigned char* room = given_room;"))
-        made = folder / f"{hashlib.sha256(body.encode()).hexdigest()[:16]}.so"
-        if not made.exists():
-            source = made.with_suffix(".cpp")
-            source.write_text(body)
-            built = subprocess.run(
-                ["g++", "-std=c++20", "-w", "-O0", "-ffp-contract=off", "-shared", "-fPIC",
-                 "-pthread", str(source), "-o", str(made)],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            assert not built.returncode, built.stderr[:2000]
-        self.run, self.layout = ctypes.CDLL(str(made)).run, layout
+    def __init__(self, run: Any, layout: str) -> None:
+        self.run, self.layout = run, layout
 
     def __call__(self, blocks: int, *values: Any, shared: int = 0) -> None:
         words = [WORDS[c](value) for c, value in zip(self.layout, values, strict=True)]
         places = (ctypes.c_void_p * len(words))(*map(ctypes.addressof, words))
         self.run(blocks, shared, places)
+
+
+class Cuda:
+    """What kernels of the eager table ask of CuPy's module of that name."""
+
+    class runtime:
+        getDevice = staticmethod(lambda: 0)
+
+    class Stream:
+        ptr = 0
+        synchronize = staticmethod(lambda: None)
+
+    get_current_stream = staticmethod(Stream)
+
+    class Pinned:
+        def __init__(self, size: int) -> None:
+            self.room = (ctypes.c_char * size)()
+            self.ptr = ctypes.addressof(self.room)
+
+    alloc_pinned_memory = staticmethod(Pinned)
+
+
+class Gpu(StandIn):
+    """In the place of CuPy: what is launched runs on the CPU's threads."""
+
+    cuda = Cuda()

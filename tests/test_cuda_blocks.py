@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 
 from adjoint.engine.backends.array.kernels.linalg import blocks
-from tests.cuda_on_threads import ThreadedLaunch
-from tests.cupy_stand_in import CupyArray, StandIn, on_device
+from tests.cuda_on_threads import Gpu, threaded
+from tests.cupy_stand_in import CupyArray, on_device
 
 needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a compiler of C++")
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs CUDA's compiler")
@@ -20,18 +21,14 @@ rng = np.random.default_rng(5)
 
 
 @pytest.fixture
-def xp(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Any:
+def xp(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Arrays of the stand-in's, and squares of 4 by 4 threads."""
     folder = tmp_path_factory.getbasetemp()
     monkeypatch.setattr(blocks, "SIDE", 4)
-
-    def launch_for(xp: Any, name: str, kind: str, most: int) -> Any:
-        tiles = 1 << (-(-most // blocks.SIDE) - 1).bit_length()
-        text = blocks.source(kind, tiles)
-        return ThreadedLaunch(folder, text, f"adjoint_{name}", 16, blocks.ARGUMENTS[name])
-
-    monkeypatch.setattr(blocks, "launch_for", launch_for)
-    return StandIn(np)
+    monkeypatch.setattr(blocks, "kernels_of", lambda xp, *given: threaded(folder, *given))
+    blocks._kernels.cache_clear()
+    yield Gpu(np)
+    blocks._kernels.cache_clear()
 
 
 def near(got: Any, want: Any, digits: float = 1) -> None:
@@ -115,7 +112,7 @@ def test_triangles(xp: Any, dtype: str, n: int, columns: int, upper: bool, unit:
 
 
 def test_what_is_left_to_the_libraries() -> None:
-    xp: Any = StandIn(np)
+    xp: Any = Gpu(np)
     for x in (
         CupyArray((2, 129, 129), np.float32), CupyArray((3, 4, 4), np.complex64),
         CupyArray((0, 4, 4), np.float32), CupyArray((2, 0, 0), np.float64),

@@ -13,156 +13,46 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adjoint.engine.backends.array.kernels.order import choosing, device
+from adjoint.engine.backends.array.gpu import waited
+from adjoint.engine.backends.array.kernels.order import choosing, device, rows
+from tests.cuda_on_threads import Gpu, threaded
+from tests.cupy_stand_in import on_device
 
 GENERATIONS = ("sm_80", "sm_90", "sm_100")
 
 
-class Texts:
-    """In the place of CuPy: what is compiled is kept, what is launched runs on the CPU's threads.
-
-    A block is so many threads with barriers, blocks come one after another.
-    """
-
-    empty, zeros, diff = staticmethod(np.empty), staticmethod(np.zeros), staticmethod(np.diff)
-    ascontiguousarray = staticmethod(np.ascontiguousarray)
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.texts: list[str] = []
-
-    def RawModule(self, *, code: str) -> Any:
-        self.texts.append(code)
-        return self
-
-    def RawKernel(self, code: str, name: str) -> Any:
-        self.texts.append(code)
-        return self.get_function(name)
-
-    def get_function(self, name: str) -> Any:
-        return Kernel(self.folder, self.texts[-1], name)
-
-
-class Kernel:
-    """A kernel as a program of its own, which reads and writes arrays in files."""
-
-    def __init__(self, folder: Path, text: str, name: str) -> None:
-        self.folder, self.text, self.name = folder, text, name
-
-    def __call__(self, grid: Any, block: Any, words: Any, shared_mem: int = 0) -> None:
-        names, lines = [], []
-        for k, word in enumerate(words):
-            file = self.folder / f"word{k}"
-            np.asarray(word).tofile(file)
-            size = np.asarray(word).nbytes
-            lines.append(f'char* m{k} = load("{file}", {size});')
-            is_array = isinstance(word, np.ndarray)
-            names.append(f"any(m{k})" if is_array else f"*({C_TYPES[word.dtype.char]}*)m{k}")
-        stores = [
-            f'store("{self.folder / f"word{k}"}", m{k}, {word.nbytes});'
-            for k, word in enumerate(words)
-            if isinstance(word, np.ndarray)
-        ]
-        given = ", ".join(names)
-        body = HOST.replace("THREADS_OF_A_BLOCK", str(block[0])).replace("TEXT", self.text)
-        body = body.replace("ROOM", str(max(shared_mem, 1))).replace("BLOCKS", str(grid[0]))
-        body = body.replace("LOADS", "\n".join(lines)).replace("STORES", "\n".join(stores))
-        source, program = self.folder / "kernel.cpp", self.folder / "kernel"
-        source.write_text(body.replace("CALL", f"{self.name}({given})"))
-        built = subprocess.run(
-            ["g++", "-std=c++20", "-w", "-O0", "-pthread", str(source), "-o", str(program)],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert not built.returncode, built.stderr[:2000]
-        subprocess.run([str(program)], check=True, timeout=60)
-        for k, word in enumerate(words):
-            if isinstance(word, np.ndarray):
-                word.reshape(-1)[:] = np.fromfile(self.folder / f"word{k}", word.dtype)
-
-
-C_TYPES = {"l": "long long", "q": "long long", "i": "int", "f": "float", "d": "double"}
-HOST = r"""
-#include <atomic>
-#include <barrier>
-#include <cstdio>
-#include <cstdlib>
-#include <thread>
-#include <vector>
-struct dim { unsigned x; };
-const int all_threads = THREADS_OF_A_BLOCK, all_blocks = BLOCKS;
-thread_local dim threadIdx, blockIdx;
-dim blockDim = {all_threads}, gridDim = {all_blocks};
-std::barrier meeting(all_threads);
-std::atomic<unsigned> counted;
-unsigned votes[all_threads];
-void __syncthreads() { meeting.arrive_and_wait(); }
-unsigned __syncthreads_count(bool mine) {
-    if (!threadIdx.x) counted = 0;
-    __syncthreads();
-    counted += mine;
-    __syncthreads();
-    unsigned found = counted;
-    __syncthreads();
-    return found;
-}
-unsigned __ballot_sync(unsigned, bool mine) {
-    votes[threadIdx.x] = mine;
-    __syncthreads();
-    unsigned found = 0, first = threadIdx.x & ~31u;
-    for (unsigned k = 0; k < 32; k++) found |= votes[first + k] << k;
-    __syncthreads();
-    return found;
-}
-int __popc(unsigned x) { return __builtin_popcount(x); }
-template <class T> void atomicAdd(T* at, T by) { std::atomic_ref<T>(*at) += by; }
-#define __global__
-#define __shared__ static
-struct any { void* at; any(void* a) : at(a) {} template <class T> operator T*() { return (T*)at; } };
-char* load(const char* name, long size) {
-    char* at = (char*)malloc(size + 16);
-    FILE* file = fopen(name, "rb");
-    if (fread(at, 1, size, file) != (size_t)size) abort();
-    fclose(file);
-    return at;
-}
-void store(const char* name, char* at, long size) {
-    FILE* file = fopen(name, "wb");
-    fwrite(at, 1, size, file);
-    fclose(file);
-}
-alignas(16) unsigned int part[ROOM];
-TEXT
-int main() {
-    LOADS
-    for (unsigned b = 0; b < all_blocks; b++) {
-        std::vector<std::thread> threads;
-        for (unsigned t = 0; t < all_threads; t++)
-            threads.emplace_back([&, t] { threadIdx = {t}; blockIdx = {b}; CALL; });
-        for (auto& thread : threads) thread.join();
-    }
-    STORES
-}
-"""
+MODULES = (choosing, device, rows)
 
 
 @pytest.fixture
-def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Texts]:
+def xp(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """CuPy's stand-in, with small blocks, so that there are several."""
     for name, value in (("THREADS", 32), ("ITEMS", 2), ("PIECE", 64), ("SCAN", 4)):
         monkeypatch.setattr(choosing, name, value)
-    for name, value in (("THREADS", 8), ("BLOCKS", 3), ("SHARED", 16)):
+    for name, value in (("THREADS", 8), ("BLOCKS", 3), ("SHARED", 16), ("FEW", 20)):
         monkeypatch.setattr(device, name, value)
-    found = Texts(tmp_path)
-    monkeypatch.setattr(
-        Kernel, "__init__",
-        lambda self, folder, text, name: self.__dict__.update(
-            folder=folder, text=text.replace("extern __shared__ unsigned int part[];", ""),
-            name=name,
-        ),
-    )  # fmt: skip
-    yield found
-    choosing._kernels.cache_clear()
-    device._counting.cache_clear()
+    for name, value in (("THREADS", 8), ("PIECE", 16)):
+        monkeypatch.setattr(rows, name, value)
+    folder = tmp_path_factory.getbasetemp()
+
+    for module in MODULES:
+        monkeypatch.setattr(module, "kernels_of", lambda xp, *given: threaded(folder, *given))
+    forget()
+    yield Gpu(np)
+    forget()
+    waited._TOLD.by_stream.clear()
+
+
+def forget() -> None:
+    """Kernels are made again."""
+    for kept in (
+        choosing._kernels,
+        device._counting,
+        device._weighing,
+        device._extremes,
+        rows._kernels,
+    ):
+        kept.cache_clear()
 
 
 needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a compiler of C++")
@@ -171,15 +61,12 @@ rng = np.random.default_rng(3)
 
 
 @needs_cpp
-@pytest.mark.parametrize(
-    ("dtype", "share"), [("uint8", 0.3), ("float16", 0.5), ("int64", 0.0), ("float32", 1.0)]
-)
-def test_masked(texts: Texts, dtype: str, share: float) -> None:
+@pytest.mark.parametrize(("dtype", "share"), [("uint8", 0.3), ("float32", 1.0), ("float32", 0.0)])
+def test_masked(xp: Any, dtype: str, share: float) -> None:
     x = (rng.standard_normal((13, 21)) * 9).astype(dtype)
     mask = rng.random((13, 21)) < share
-    found = choosing.masked(texts, x, mask)
-    assert found is not None
-    np.testing.assert_array_equal(found, x[mask])
+    found = choosing.masked(xp, on_device(x), on_device(mask))
+    np.testing.assert_array_equal(np.asarray(found), x[mask])
 
 
 @pytest.mark.parametrize(
@@ -197,59 +84,136 @@ def test_not_masked_at_once(x: Any, mask: Any) -> None:
     assert choosing.masked(None, x, mask) is None
 
 
-@pytest.mark.slow
 @needs_cpp
-@pytest.mark.parametrize(("dtype", "sort"), [("uint8", False), ("float32", False), ("int64", True)])
-def test_runs(texts: Texts, dtype: str, sort: bool) -> None:
+@pytest.mark.parametrize("kind", ["uint8", "float32"])
+def test_coordinates(xp: Any, kind: str) -> None:
+    x = (rng.random((7, 5, 6)) * 2).astype(np.int64).astype(kind)
+    x[1, 1, 1] = -0.0 if kind == "float32" else 0
+    found = np.asarray(choosing.nonzero(xp, on_device(x)))
+    np.testing.assert_array_equal(found, np.stack(x.nonzero()))
+
+
+@needs_cpp
+@pytest.mark.parametrize(("dtype", "sort"), [("float32", False), ("int64", True)])
+def test_runs(xp: Any, dtype: str, sort: bool) -> None:
     x = rng.integers(0, 3, 150).astype(dtype)
     if dtype == "float32":
         x[[3, 4, 9]] = np.nan
     order = np.argsort(x, kind="stable") if sort else None
     line = x if order is None else x[order]
-    values, inverse, counts = choosing.runs(texts, line, order)
+    there = None if order is None else on_device(order)
+    parts = choosing.runs(xp, on_device(line), there)
+    values, inverse, counts = map(np.asarray, parts)
     fresh = np.concatenate([[True], line[1:] != line[:-1]])
     np.testing.assert_array_equal(values, line[fresh])
     np.testing.assert_array_equal(values[inverse], x)
     np.testing.assert_array_equal(np.repeat(values, counts), line)
+    np.testing.assert_array_equal(np.asarray(choosing.distinct(xp, on_device(line))), line[fresh])
+
+
+def rows_in_order(x: Any) -> list[int]:
+    """Places of rows in their order, NaN last, equal ones as they come."""
+    keys = [
+        tuple((bool(v != v), 0.0 if v != v else v, k * (v != v)) for v in row)
+        for k, row in enumerate(x)
+    ]
+    return sorted(range(len(x)), key=lambda k: (keys[k], k))
+
+
+@needs_cpp
+@pytest.mark.parametrize(
+    ("dtype", "n", "width"),
+    [("int64", 75, 3), ("float32", 40, 2), ("float32", 16, 1), ("int64", 3, 4)],
+)
+def test_rows(xp: Any, dtype: str, n: int, width: int) -> None:
+    x = rng.integers(-1, 2, (n, width)).astype(dtype)
+    if dtype == "float32":
+        x[rng.random(x.shape) < 0.1] = np.nan
+        x[x == 0] *= rng.choice([-1.0, 1.0], (x == 0).sum()).astype(dtype)
+    places = rows.ordered(xp, on_device(x))
+    assert np.asarray(places).tolist() == rows_in_order(x)
+    fresh = rows.that_differ(xp, on_device(x), places)
+    first, inverse, counts = map(np.asarray, choosing.marked_runs(xp, fresh, places))
+    line = x[rows_in_order(x)]
+    want = np.concatenate([[True], (line[1:] != line[:-1]).any(1)])
+    np.testing.assert_array_equal(x[first], line[want])
+    np.testing.assert_array_equal(np.repeat(line[want], counts, 0), line)
+    np.testing.assert_array_equal(inverse[rows_in_order(x)], want.cumsum() - 1)
+    fresh = rows.that_differ(xp, on_device(x))
+    first, inverse, counts = map(np.asarray, choosing.marked_runs(xp, fresh, None))
+    want = np.concatenate([[True], (x[1:] != x[:-1]).any(1)])
+    np.testing.assert_array_equal(first, want.nonzero()[0])
+    np.testing.assert_array_equal(inverse, want.cumsum() - 1)
+    np.testing.assert_array_equal(np.repeat(np.arange(len(first)), counts), inverse)
 
 
 @needs_cpp
 @pytest.mark.parametrize(("dtype", "bins"), [("float32", 7), ("float64", 40)])
-def test_counts_between(texts: Texts, dtype: str, bins: int) -> None:
+def test_counts_between(xp: Any, dtype: str, bins: int) -> None:
     x = rng.standard_normal(200).astype(dtype)
     x[:6] = np.nan, np.inf, -np.inf, -1.0, 1.5, 1.5 - 1e-7
     low, high = x.dtype.type(-1), x.dtype.type(1.5)
-    found = device.count_between(texts, x, low, high, bins)
+    found = np.asarray(device.count_between(xp, on_device(x), low, high, bins))
     inside = x[(x >= low) & (x <= high)]
     at = ((inside - low) * x.dtype.type(bins) / (high - low)).astype(np.int64)
     np.testing.assert_array_equal(found, np.bincount(np.minimum(at, bins - 1), minlength=bins))
 
 
-@pytest.mark.slow
 @needs_cpp
 @pytest.mark.parametrize("bins", [7, 40])
-def test_counts(texts: Texts, bins: int) -> None:
+def test_counts(xp: Any, bins: int) -> None:
     x = rng.integers(-2, bins + 3, 200)
-    want = np.bincount(x[(x >= 0) & (x < bins)], minlength=bins)
-    np.testing.assert_array_equal(device.count(texts, x, bins), want)
+    inside = (x >= 0) & (x < bins)
+    want = np.bincount(x[inside], minlength=bins)
+    np.testing.assert_array_equal(np.asarray(device.count(xp, on_device(x), bins)), want)
+    weights = rng.standard_normal(200).astype(np.float32)
+    sums = np.asarray(device.weigh(xp, on_device(x), on_device(weights), bins))
+    want = np.bincount(x[inside], weights[inside], minlength=bins)
+    np.testing.assert_allclose(sums, want, 1e-12, 1e-12)
+
+
+@needs_cpp
+def test_extremes(xp: Any) -> None:
+    for n in (1, 13, 300):
+        x = rng.integers(-99, 99, n)
+        assert device.extremes(xp, on_device(x)) == (x.min(), x.max())
+    x = rng.standard_normal(100).astype(np.float32)
+    assert device.extremes(xp, on_device(x)) == (x.min(), x.max())
+    for place in (0, 57, 99):
+        y = x.copy()
+        y[place] = np.nan
+        assert np.isnan(device.extremes(xp, on_device(y))).all()
 
 
 @pytest.mark.slow
 @needs_nvcc
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_compile(tmp_path: Path, generation: str) -> None:
+def test_compile(tmp_path: Path, generation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts as they are launched on a GPU."""
-    found: Any = Texts(tmp_path)
+    texts: list[str] = []
+    for module in MODULES:
+        monkeypatch.setattr(module, "kernels_of", lambda xp, text, *kernels: texts.append(text))
     for word in choosing.MOVED.values():
         given = f", const {word}* given, {word}* out"
-        choosing._kernels.__wrapped__(found, "unsigned char", "x[i]", given, "out[at] = given[i];")
-    for kind, find, more in (
-        ("long long", device.AS_IT_IS, ""),
-        ("float", device.BETWEEN, ", float low, float high"),
-        ("double", device.BETWEEN, ", double low, double high"),
+        choosing._kernels.__wrapped__(
+            None, 0, "unsigned char", "x[i]", given, "out[at] = given[i];"
+        )
+    given = ", long long* first, unsigned long long* lengths, long long* inverse"
+    choosing._kernels.__wrapped__(
+        None, 0, "unsigned char", "x[i]", given, f"first[at] = i; {choosing.LENGTHS}",
+        f"inverse[i] = at - !chosen; {choosing.LAST}",
+    )  # fmt: skip
+    for kind, find in (
+        ("long long", device.AS_IT_IS),
+        ("float", device.BETWEEN),
+        ("double", device.BETWEEN),
     ):
-        device._counting.__wrapped__(found, kind, find, more)
-    for k, text in enumerate(found.texts):
+        device._counting.__wrapped__(None, 0, kind, find, "")
+    for kind in ("float", "long long"):
+        device._extremes.__wrapped__(None, 0, kind)
+        rows._kernels.__wrapped__(None, 0, kind)
+    device._weighing.__wrapped__(None, 0, "float")
+    for k, text in enumerate(texts):
         source = tmp_path / f"text{k}.cu"
         source.write_text(text)
         command = ["nvcc", "-cubin", f"-arch={generation}", str(source), "-o", f"{source}.cubin"]

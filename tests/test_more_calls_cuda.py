@@ -63,6 +63,54 @@ CLOSE: dict[str, tuple[Call, tuple[Any, ...]]] = {
         (normal(20, 20) / 9 + 3 * np.eye(20, dtype=np.float32), normal(6, 20, 7)),
     ),
 }  # fmt: skip
+
+
+def whole(most: int, *shape: int) -> Any:
+    return rng.integers(0, most, shape)
+
+
+def every(name: str, **how: Any) -> Call:
+    """All results of looking for distinct elements."""
+    return lambda x: getattr(ad, name)(x, return_inverse=True, return_counts=True, **how)
+
+
+# What has the CPU's bits.
+EXACT: dict[str, tuple[Call, tuple[Any, ...]]] = {
+    "distinct rows": (every("unique", dim=0), (whole(9, 5000, 3),)),
+    "distinct rows, few": (every("unique", dim=0), (whole(3, 700, 2),)),
+    "distinct rows alone": (lambda x: x.unique(dim=0), (whole(30, 20000, 3),)),
+    "distinct rows of one": (every("unique", dim=0), (whole(9, 3000, 1),)),
+    "distinct columns": (every("unique", dim=1), (whole(2, 4, 3000),)),
+    "distinct slices of floats": (every("unique", dim=1), (whole(2, 2, 2500, 2).astype(np.float32),)),
+    "distinct rows of halves": (every("unique", dim=0), (whole(4, 900, 2).astype(np.float16),)),
+    "distinct rows of truth": (every("unique", dim=0), (whole(2, 4000, 4) > 0,)),
+    "distinct rows of columns": (lambda x: x.t().unique(dim=0), (whole(3, 3, 2100),)),
+    "one row": (every("unique", dim=0), (whole(3, 1, 4),)),
+    "runs": (every("unique_consecutive"), (whole(3, 40, 700),)),
+    "runs alone": (ad.unique_consecutive, (whole(3, 100_000),)),
+    "runs alone of truth": (ad.unique_consecutive, (whole(2, 9000) > 0,)),
+    "runs alone of halves": (ad.unique_consecutive, (whole(3, 9000).astype(np.float16),)),
+    "runs alone of nothing": (ad.unique_consecutive, (whole(3, 0),)),
+    "runs of rows": (every("unique_consecutive", dim=0), (whole(2, 5000, 2),)),
+    "runs of columns": (every("unique_consecutive", dim=1), (whole(2, 2, 5000, 1),)),
+    "runs of NaN": (
+        lambda x: every("unique_consecutive")(ad.where(x > 1, x, float("nan"))),
+        (whole(4, 3000).astype(np.float32),),
+    ),
+    "unique, all": (every("unique"), (whole(500, 300, 200),)),
+    "histogram": (lambda x: ad.histc(x, 50), (normal(300, 70),)),
+    "histogram of doubles": (lambda x: ad.histc(x, 9000), (normal(300, 70, dtype=np.float64),)),
+    "histogram of what is the same": (lambda x: ad.histc(x * 0 + 3, 7), (normal(90),)),
+    "histogram of nothing": (lambda x: ad.histc(x, 7), (normal(0),)),
+    "histogram between": (lambda x: ad.histc(x, 50, -1, 1), (normal(300, 70),)),
+    "counts": (lambda x: x.bincount(minlength=70), (whole(60, 50_000),)),
+    "counts of many": (lambda x: x.bincount(), (whole(60_000, 50_000),)),
+    "counts of bytes": (lambda x: x.bincount(), (whole(200, 5000).astype(np.uint8),)),
+    "whole weights": (lambda x, w: x.bincount(w), (whole(60, 50_000), whole(9, 50_000).astype(np.float32))),
+    "whole weights of many": (
+        lambda x, w: x.bincount(w, 70_000), (whole(60_000, 50_000), whole(9, 50_000).astype(np.float64))
+    ),
+}  # fmt: skip
 GRADIENTS = (
     "cholesky of 33, float64", "upper cholesky", "qr of 100 by 17, reduced, float64",
     "a triangle of 64 with 65, float64", "inverse by cholesky",
@@ -70,7 +118,7 @@ GRADIENTS = (
 
 
 def results(name: str, device: str, *, gradients: bool) -> list[Any]:
-    fn, given = CLOSE[name]
+    fn, given = (CLOSE | EXACT)[name]
     leaves = [ad.tensor(x).to(device).requires_grad_(gradients) for x in given]
     out = fn(*leaves)
     found = list(out) if isinstance(out, tuple) else [out]
@@ -91,6 +139,28 @@ def test_as_on_the_cpu(name: str) -> None:
         rough = 1e-9 if other.dtype is ad.float64 else 2e-4
         ad.testing.assert_close(one, other, rtol=rough, atol=rough * float(other.abs().max()))
         assert one.stride() == other.stride()
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_cpu_s_bits(name: str) -> None:
+    got, want = (results(name, device, gradients=False) for device in ("cuda", "cpu"))
+    ad.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+    assert [x.dtype for x in got] == [x.dtype for x in want]
+
+
+def test_each_nan_is_one_of_its_own_in_rows() -> None:
+    x = ad.tensor([[1, np.nan], [1, 2], [np.nan, 0], [1, np.nan], [1, 2]], device="cuda")
+    values, inverse, counts = x.unique(dim=0, return_inverse=True, return_counts=True)
+    assert values[0].tolist() == [1, 2]
+    assert counts.tolist() == [2, 1, 1, 1]
+    assert inverse.tolist() == [1, 0, 3, 2, 0]
+
+
+def test_what_cannot_be_counted_is_told() -> None:
+    with pytest.raises(RuntimeError, match="not finite"):
+        ad.histc(ad.tensor([1.0, np.nan], device="cuda"))
+    with pytest.raises(RuntimeError, match="non-negative"):
+        ad.tensor([1, -1], device="cuda").bincount()
 
 
 def test_what_is_not_positive_definite_is_told_at_once() -> None:

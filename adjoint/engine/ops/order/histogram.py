@@ -42,7 +42,7 @@ BINCOUNT = primitive(
     native_check=True,
 )
 # HISTC(x, low, high): equal bins between two 0-d tensors, in the dtype of x; on a GPU in eager mode
-# perhaps between two numbers.
+# perhaps between two numbers, or between the extremes of x where the two are the same.
 HISTC = primitive("histc", lambda x, *_, bins: Spec((bins,), x.dtype, x.device), None, None, None)
 
 
@@ -117,7 +117,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     x = input.detach().reshape(-1)
     if x._array.__class__ in DEVICE_LAYOUTS and x.dtype in (float32, float64) and CONTEXT.settled:
         ends = _rounded(min, x.dtype), _rounded(max, x.dtype)
-        if None not in ends and ends[0] != ends[1]:
+        if None not in ends and (ends[0] != ends[1] or min == max):
             return HISTC(x, *ends, bins=bins)
     low, high = _scalar(min, x), _scalar(max, x)
     if min == max and x.numel():

@@ -45,7 +45,7 @@ UNIQUE = primitive(
     native_check=True,
 )
 # The values alone, of all elements: found without the order that they are sorted by. Of
-# `neighbours` alone, as unique_consecutive has it, on the CPU.
+# `neighbours` alone, as unique_consecutive has it.
 UNIQUE_VALUES = primitive(
     "unique_values",
     sized_by_values(_refuse, lambda size, x, **_: Spec((size(),), x.dtype, x.device)),
@@ -118,7 +118,7 @@ def unique_consecutive(
 ) -> Any:
     """The elements (or slices along `dim`) with repetitions of the one before left out."""
     alone = dim is None and not (return_inverse or return_counts) and CONTEXT.plain
-    if alone and input.device.type == "cpu" and not input.dtype.is_complex:
+    if alone and input.device.type in ("cpu", "cuda") and not input.dtype.is_complex:
         return UNIQUE_VALUES(input, neighbours=True)
     results = _run("unique_consecutive", UNIQUE_CONSECUTIVE, input, dim)
     return _wanted(results, return_inverse, return_counts)

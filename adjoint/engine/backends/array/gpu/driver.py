@@ -92,6 +92,15 @@ class PackedLaunch:
             return int(self.run(*given) if self.cooperative else self.run(*given, None))
 
 
+def kernels_of(xp: Any, text: str, *kernels: tuple[str, int, str]) -> tuple[PackedLaunch, ...]:
+    """Kernels of one text for the current GPU: of each its name, threads and arguments' layout."""
+    module = xp.RawModule(code=text)
+    return tuple(
+        PackedLaunch(xp.cuda, module.get_function(name).kernel, threads, layout)
+        for name, threads, layout in kernels
+    )
+
+
 def offsets_of(layout: str) -> list[int]:
     """Where each part of a layout begins, as in a struct of C's.
 

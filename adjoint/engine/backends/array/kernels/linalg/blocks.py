@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.gpu.driver import PackedLaunch
+from adjoint.engine.backends.array.gpu.driver import PackedLaunch, kernels_of
 
 Array = Any
 SIDE = 16  # of the square of threads: the rows of a column are half a warp's
@@ -245,20 +245,15 @@ def source(kind: str, tiles: int) -> str:
 
 
 @cache
-def _module(xp: Any, device: int, kind: str, tiles: int) -> Any:
-    return xp.RawModule(code=source(kind, tiles))
-
-
-@cache
-def _launch(xp: Any, device: int, name: str, kind: str, tiles: int) -> PackedLaunch:
-    kernel = _module(xp, device, kind, tiles).get_function(f"adjoint_{name}").kernel
-    return PackedLaunch(xp.cuda, kernel, SIDE * SIDE, ARGUMENTS[name])
+def _kernels(xp: Any, device: int, kind: str, tiles: int) -> dict[str, PackedLaunch]:
+    named = [(f"adjoint_{name}", SIDE * SIDE, layout) for name, layout in ARGUMENTS.items()]
+    return dict(zip(ARGUMENTS, kernels_of(xp, source(kind, tiles), *named), strict=True))
 
 
 def launch_for(xp: Any, name: str, kind: str, most: int) -> PackedLaunch:
     """A kernel for matrices of so many rows or columns, on the current GPU."""
     tiles = 1 << (-(-most // SIDE) - 1).bit_length()
-    return _launch(xp, xp.cuda.runtime.getDevice(), name, kind, tiles)
+    return _kernels(xp, xp.cuda.runtime.getDevice(), kind, tiles)[name]
 
 
 def fits(x: Array, *sizes: int, kept: int = 0) -> bool:

@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.gpu.driver import PackedLaunch, kernels_of
+from adjoint.engine.backends.array.gpu.waited import WaitedNumbers
+
 Array = Any
 THREADS, ITEMS = 512, 8  # of a block; elements that one of its threads looks at
 PIECE = THREADS * ITEMS
@@ -36,9 +39,9 @@ extern "C" __global__ void adjoint_count_chosen(
     if (!threadIdx.x) counts[blockIdx.x] = all;
 }
 
-// One block: where the elements of each piece go, and how many there are.
+// One block: where the elements of each piece go, and how many there are, which the host is told.
 extern "C" __global__ void adjoint_add_counts(
-    const unsigned int* counts, long long pieces, long long* starts)
+    const unsigned int* counts, long long pieces, long long* starts, long long* told)
 {
     __shared__ long long sums[SCAN];
     long long before = 0;
@@ -56,7 +59,7 @@ extern "C" __global__ void adjoint_add_counts(
         before += sums[SCAN - 1];
         __syncthreads();
     }
-    if (!threadIdx.x) starts[pieces] = before;
+    if (!threadIdx.x) *told = before;
 }
 
 extern "C" __global__ void adjoint_put_chosen(
@@ -88,35 +91,44 @@ extern "C" __global__ void adjoint_put_chosen(
 
 @lru_cache(maxsize=64)
 def _kernels(
-    xp: Any, word: str, chosen: str, given: str, put: str, also: str = ""
-) -> tuple[Any, Any, Any]:
+    xp: Any, device: int, word: str, chosen: str, given: str, put: str, also: str = ""
+) -> tuple[PackedLaunch, ...]:
+    """The three kernels on a device; `given` is what the last one is given besides."""
     text = SOURCE
     for name, meaning in (
         ("WORD", word), ("CHOSEN", chosen), ("GIVEN", given), ("PUT", put), ("ALSO", also),
         ("PIECE", PIECE), ("THREADS", THREADS), ("ITEMS", ITEMS), ("SCAN", SCAN),
     ):  # fmt: skip
         text = text.replace(name, str(meaning))
-    module = xp.RawModule(code=text)
-    names = "adjoint_count_chosen", "adjoint_add_counts", "adjoint_put_chosen"
-    return tuple(module.get_function(name) for name in names)
+    more = "".join("P" if "*" in one else "q" for one in given.split(",")[1:])
+    return kernels_of(
+        xp, text, ("adjoint_count_chosen", THREADS, "PqP"),
+        ("adjoint_add_counts", SCAN, "PqPP"), ("adjoint_put_chosen", THREADS, f"PqPq{more}"),
+    )  # fmt: skip
 
 
 class Chosen:
-    """Elements of a contiguous array that were counted, and are yet to be put in their places."""
+    """Elements of a contiguous array that were counted, and are yet to be put in their places.
 
-    def __init__(self, xp: Any, x: Array, size: int, kernels: tuple[Any, Any, Any]) -> None:
-        self.x, self.size, self.put = x, np.int64(size), kernels[2]
-        self.pieces = -(-size // PIECE)
-        counts = xp.empty(self.pieces, np.uint32)
-        self.starts = xp.empty(self.pieces + 1, np.int64)
-        kernels[0]((self.pieces,), (THREADS,), (x, self.size, counts))
-        kernels[1]((1,), (SCAN,), (counts, np.int64(self.pieces), self.starts))
-        self.count = int(self.starts[-1])
+    The words are those of `_kernels`.
+    """
+
+    def __init__(self, xp: Any, x: Array, size: int, *words: str) -> None:
+        count, add, self.put = _kernels(xp, xp.cuda.runtime.getDevice(), *words)
+        self.x, self.size, self.pieces = x, size, -(-size // PIECE)
+        # Where each piece begins, and how many elements of it are chosen.
+        self.room = xp.ndarray((12 * self.pieces,), np.uint8)
+        starts = self.room.data.ptr
+        counts = starts + 8 * self.pieces
+        told = WaitedNumbers(xp)
+        count(self.pieces, x.data.ptr, size, counts)
+        add(1, counts, self.pieces, starts, told.address)
+        self.count = int(told.wait()[0])
 
     def place(self, *given: Any) -> None:
-        """Launch what puts them in their places."""
-        words = (self.x, self.size, self.starts, np.int64(self.count), *given)
-        self.put((self.pieces,), (THREADS,), words)
+        """Launch what puts them in their places: given arrays and whole numbers."""
+        words = [x if isinstance(x, int) else x.data.ptr for x in given]
+        self.put(self.pieces, self.x.data.ptr, self.size, self.room.data.ptr, self.count, *words)
 
 
 def nonzero(xp: Any, x: Array) -> Array:
@@ -130,17 +142,16 @@ def nonzero(xp: Any, x: Array) -> Array:
     shown = "(word)({} << 1)" if x.dtype.kind not in "?biu" else "{}"
     places = ["x[i]"] if parts == 1 else ["x[2 * i]", "x[2 * i + 1]"]
     by_dimension = [f"out[{d} * count + at] = rest % n{d}; rest /= n{d};" for d in range(rank)]
-    kernels = _kernels(
-        xp,
+    chosen = Chosen(
+        xp, xp.ascontiguousarray(x), x.size,
         MOVED[size],
         " || ".join(shown.format(place) for place in places),
         ", " + ", ".join([*(f"long long n{d}" for d in range(rank)), "long long* out"]),
         " ".join(["long long rest = i;", *reversed(by_dimension)]),
-    )
-    chosen = Chosen(xp, xp.ascontiguousarray(x), x.size, kernels)
+    )  # fmt: skip
     out = xp.empty((rank, chosen.count), np.int64)
     if chosen.count:
-        chosen.place(*map(np.int64, x.shape), out)
+        chosen.place(*x.shape, out)
     return out
 
 
@@ -148,14 +159,22 @@ DIFFERS = "i == 0 || x[i] != x[i - 1]"
 
 
 def distinct(xp: Any, ordered: Array) -> Array:
-    """The elements of a sorted vector, each once."""
+    """The elements of a contiguous vector that differ from the one before."""
     if not ordered.size:
         return ordered
-    kernels = _kernels(xp, WORDS[ordered.dtype.char], DIFFERS, ", word* out", "out[at] = x[i];")
-    chosen = Chosen(xp, ordered, ordered.size, kernels)
+    words = WORDS[ordered.dtype.char], DIFFERS, ", word* out", "out[at] = x[i];"
+    chosen = Chosen(xp, ordered, ordered.size, *words)
     out = xp.empty(chosen.count, ordered.dtype)
     chosen.place(out)
     return out
+
+
+# How long each run is: where the next one begins less where it begins.
+LENGTHS = (
+    "atomicAdd(lengths + at, (unsigned long long)-i); "
+    "if (at) atomicAdd(lengths + at - 1, (unsigned long long)i);"
+)
+LAST = "if (i == n - 1) atomicAdd(lengths + at - !chosen, (unsigned long long)n);"
 
 
 def runs(xp: Any, ordered: Array, order: Array | None = None) -> tuple[Array, Array, Array]:
@@ -164,21 +183,39 @@ def runs(xp: Any, ordered: Array, order: Array | None = None) -> tuple[Array, Ar
     `order` is where the elements of a sorted vector were.
     """
     moved = order is not None
-    kernels = _kernels(
-        xp, WORDS[ordered.dtype.char], DIFFERS,
-        f"{ORDER if moved else ''}, word* out, long long* first, long long* inverse",
-        "out[at] = x[i]; first[at] = i;",
-        f"inverse[{'order[i]' if moved else 'i'}] = at - !chosen;",
+    chosen = Chosen(
+        xp, ordered, ordered.size, WORDS[ordered.dtype.char], DIFFERS,
+        f"{ORDER if moved else ''}, word* out, unsigned long long* lengths, long long* inverse",
+        f"out[at] = x[i]; {LENGTHS}",
+        f"inverse[{'order[i]' if moved else 'i'}] = at - !chosen; {LAST}",
     )  # fmt: skip
-    chosen = Chosen(xp, ordered, ordered.size, kernels)
-    out, first = xp.empty(chosen.count, ordered.dtype), xp.empty(chosen.count + 1, np.int64)
-    first[-1] = ordered.size
+    out, lengths = xp.empty(chosen.count, ordered.dtype), xp.zeros(chosen.count, np.int64)
     inverse = xp.empty(ordered.size, np.int64)
-    chosen.place(*([order] if moved else []), out, first, inverse)
-    return out, inverse, xp.diff(first)
+    chosen.place(*([order] if moved else []), out, lengths, inverse)
+    return out, inverse, lengths
 
 
 ORDER = ", const long long* order"
+
+
+def marked_runs(xp: Any, fresh: Array, order: Array | None) -> tuple[Array, Array, Array]:
+    """Where runs begin that are marked, which of them each is, how long they are.
+
+    `order`, places of 32 bits, is where the marked elements were. The first one begins a run.
+    """
+    place = "i" if order is None else "order[i]"
+    chosen = Chosen(
+        xp, fresh, fresh.size, "unsigned char", "x[i]",
+        f"{'' if order is None else ', const unsigned int* order'}, long long* first, "
+        "unsigned long long* lengths, long long* inverse",
+        f"first[at] = {place}; {LENGTHS}", f"inverse[{place}] = at - !chosen; {LAST}",
+    )  # fmt: skip
+    first, lengths = xp.empty(chosen.count, np.int64), xp.zeros(chosen.count, np.int64)
+    inverse = xp.empty(fresh.size, np.int64)
+    chosen.place(*([] if order is None else [order]), first, lengths, inverse)
+    return first, inverse, lengths
+
+
 MOVED = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 
 
@@ -193,10 +230,8 @@ def masked(xp: Any, x: Array, mask: Array) -> Array | None:
         return None
     if not (x.flags.c_contiguous and mask.flags.c_contiguous):
         return None
-    kernels = _kernels(
-        xp, "unsigned char", "x[i]", f", const {moved}* given, {moved}* out", "out[at] = given[i];"
-    )
-    chosen = Chosen(xp, mask, mask.size, kernels)
+    given = f", const {moved}* given, {moved}* out"
+    chosen = Chosen(xp, mask, mask.size, "unsigned char", "x[i]", given, "out[at] = given[i];")
     out = xp.empty(chosen.count, x.dtype)
     if chosen.count:
         chosen.place(x, out)

@@ -30,33 +30,44 @@ def bincount(xp: Any, x: Array, weights: Array | None = None, *, minlength: int)
         least, most = (int(n) for n in ends(xp, x))
         if least < 0:
             raise RuntimeError(NEGATIVE)
-        if weights is None and on_device(xp):
-            return device.count(xp, x, max(most + 1, minlength))
-        out = counted(xp, x.astype(np.int64), weights, minlength)
+        out = counted(xp, x.astype(np.int64, copy=False), weights, max(most + 1, minlength))
     return out.astype(np.int64 if weights is None else weights.dtype, copy=False)
 
 
 def ends(xp: Any, x: Array) -> Any:
     """The least and the greatest element, for which a GPU is waited once."""
+    if on_device(xp):
+        return device.extremes(xp, x)
     return xp.asnumpy(xp.stack([x.min(), x.max()]))
 
 
-def counted(xp: Any, places: Array, weights: Array | None, minlength: int) -> Array:
-    """`bincount`; on a GPU its weights are summed in no particular order unless asked otherwise."""
+def counted(xp: Any, places: Array, weights: Array | None, bins: int) -> Array:
+    """`bincount` of numbers below `bins`.
+
+    On a GPU weights are summed in no particular order unless asked otherwise.
+    """
     in_order = weights is not None and determinism.are_deterministic_algorithms_enabled()
+    if on_device(xp) and not in_order:
+        if weights is None:
+            return device.count(xp, places, bins)
+        if weights.dtype.char in device.KINDS:
+            return device.weigh(xp, places, weights, bins)
     if xp is np or not in_order:
-        return xp.bincount(places, weights=weights, minlength=minlength)
-    return xp.asarray(
-        np.bincount(xp.asnumpy(places), weights=xp.asnumpy(weights), minlength=minlength)
-    )
+        return xp.bincount(places, weights=weights, minlength=bins)
+    return xp.asarray(np.bincount(xp.asnumpy(places), weights=xp.asnumpy(weights), minlength=bins))
 
 
 @lowers(histogram.HISTC)
 def histc(xp: Any, x: Array, low: Any, high: Any, bins: int) -> Array:
     if on_device(xp) and x.dtype.char in device.KINDS:
         known = isinstance(low, float) and isinstance(high, float)
-        ends = [low, high] if known else xp.asnumpy(xp.stack([low, high]))
-        least, most = (x.dtype.type(end) for end in ends)
+        if known and low == high and x.size:  # between the extremes
+            least, most = device.extremes(xp, x)
+            if least == most:
+                least, most = least - x.dtype.type(1), most + x.dtype.type(1)
+        else:
+            ends = [low, high] if known else xp.asnumpy(xp.stack([low, high]))
+            least, most = (x.dtype.type(end) for end in ends)
         if not (isfinite(least) and isfinite(most)):
             raise RuntimeError(f"histc: range of [{float(least)}, {float(most)}] is not finite")
         return device.count_between(xp, x, least, most, bins).astype(x.dtype)

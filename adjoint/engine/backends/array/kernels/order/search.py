@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.kernels.order import choosing, device
+from adjoint.engine.backends.array.kernels.order import rows as row_kernels
 from adjoint.engine.backends.array.kernels.order.sort import ascending
 from adjoint.engine.backends.array.kernels.reduce.reduction import part, widen
 from adjoint.engine.backends.array.kernels.reduce.scan import accumulate
@@ -123,10 +124,11 @@ def unique_values(xp: Any, x: Array, neighbours: bool = False) -> Array:
         np.not_equal(line[1:], line[:-1], out=fresh[1:])
         return line[fresh].astype(x.dtype, copy=False)
     if not on_device(xp) or x.dtype.kind == "c":
-        return unique_(xp, x, None)[0]
+        return (unique_consecutive if neighbours else unique_)(xp, x, None)[0]
     flat = widen(x).reshape(-1)
-    ordered = xp.sort(flat.view(np.uint8) if flat.dtype == bool else flat)
-    return choosing.distinct(xp, ordered).astype(x.dtype, copy=False)
+    flat = flat.view(np.uint8) if flat.dtype == bool else flat
+    line = xp.ascontiguousarray(flat) if neighbours else xp.sort(flat)
+    return choosing.distinct(xp, line).astype(x.dtype, copy=False)
 
 
 def distinct_rows(xp: Any, x: Array, dim: int) -> tuple[Array, ...]:
@@ -139,6 +141,11 @@ def distinct_rows(xp: Any, x: Array, dim: int) -> tuple[Array, ...]:
     rows = xp.ascontiguousarray(xp.moveaxis(widen(x), dim, 0)).reshape(n, -1)
     if rows.dtype.kind == "c":
         rows = rows.view(rows.real.dtype)
+    if on_device(xp) and row_kernels.are_for_kernels(rows):
+        order = row_kernels.ordered(xp, rows)
+        fresh = row_kernels.that_differ(xp, rows, order)
+        first, inverse, counts = choosing.marked_runs(xp, fresh, order)
+        return xp.take(x, first, axis=dim), inverse, counts
     ranks = dense_ranks(xp, rows)
     while ranks.shape[1] > 1:
         if ranks.shape[1] % 2:
@@ -171,6 +178,13 @@ def unique_consecutive(xp: Any, x: Array, dim: int | None) -> tuple[Array, ...]:
         values, inverse, counts = choosing.runs(xp, line)
         values = values.view(bool) if x.dtype == bool else values.astype(x.dtype, copy=False)
         return values, inverse.reshape(x.shape), counts
+    if on_device(xp) and dim is not None and rows.size:
+        flat = xp.ascontiguousarray(xp.moveaxis(widen(rows), axis, 0)).reshape(n, -1)
+        flat = flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+        if row_kernels.are_for_kernels(flat):
+            fresh = row_kernels.that_differ(xp, flat)
+            starts, inverse, counts = choosing.marked_runs(xp, fresh, None)
+            return rows.take(starts, axis), inverse, counts
     fresh = xp.empty(n, dtype=bool)
     fresh[:1] = True
     if dim is None:
