@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -27,9 +28,16 @@ from adjoint.engine.core.operations.overrides import (
     having,
     overriding,
 )
-from adjoint.engine.core.operations.public import METHODS, PUBLIC
+from adjoint.engine.core.operations.public import INPLACE, METHODS, PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.tensor.overriding import enter_mode
+from adjoint.engine.tensor.overriding import (
+    ASKED,
+    NOT_ASKED,
+    NOT_CONVERTED,
+    OPERATORS,
+    SPECIAL,
+    enter_mode,
+)
 from adjoint.engine.tensor.tensor import Tensor
 
 __all__ = [
@@ -179,8 +187,8 @@ def is_tensor_like(inp: Any) -> bool:
 
 
 def get_default_nowrap_functions() -> set[Callable[..., Any]]:
-    """Functions whose results keep their class; there are none."""
-    return set()
+    """Functions whose results keep their class."""
+    return {getattr(Tensor, name).__get__ for name in sorted(NOT_CONVERTED)}
 
 
 def get_ignored_functions() -> set[Callable[..., Any]]:
@@ -189,12 +197,40 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
 
 
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
-    """What can be taken over, by the namespace it is found in."""
+    """What can be taken over, by the class, property or module that it is found in.
+
+    >>> import adjoint as ad
+    >>> ad.Tensor.add in get_overridable_functions()[ad.Tensor]
+    True
+    """
     HOOKS.load_rest()
-    functions: dict[Any, list[Callable[..., Any]]] = {Tensor: list(METHODS.values())}
-    for (space, _), entry in PUBLIC.items():
-        functions.setdefault(space or "torch", []).append(entry.fn)
+    functions: dict[Any, list[Callable[..., Any]]] = {Tensor: []}
+    for name in _members():
+        member = getattr(Tensor, name)
+        if isinstance(member, property):
+            functions[member] = [member.__get__]
+        else:
+            functions[Tensor].append(member)
+    for (space, name), entry in PUBLIC.items():
+        if name not in _overrides.QUESTIONS:
+            functions.setdefault(_module_of(space), []).append(entry.fn)
     return functions
+
+
+def _members() -> list[str]:
+    """The names of Tensor's methods, operators and properties that can be taken over."""
+    inplace = [f"{name}_" for name in INPLACE]
+    named = {*METHODS, *inplace, *OPERATORS, *SPECIAL, *ASKED, "__len__"} - NOT_ASKED
+    return sorted(name for name in named if hasattr(Tensor, name))
+
+
+def _module_of(space: str) -> Any:
+    """The module of a space of names, or what PyTorch calls it where there is none."""
+    name = ".".join(part for part in (_overrides.__name__.partition(".")[0], space) if part)
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return space
 
 
 def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
@@ -226,23 +262,33 @@ def _get_current_function_mode_stack() -> list[Any]:
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
-    """Whether a function is one of Tensor's methods."""
-    return func in METHODS.values() or func.__name__ == "__get__"
+    """Whether a function is one of Tensor's methods, or reads one of its properties."""
+    if getattr(func, "__name__", "") == "__get__":
+        return True
+    return any(func is getattr(Tensor, name) for name in _members())
 
 
 def resolve_name(f: Any) -> str | None:
-    """What a function is called in full."""
+    """What a function is called in full.
+
+    >>> import adjoint as ad
+    >>> resolve_name(ad.Tensor.shape.__get__), resolve_name(ad.Tensor.add)
+    ('torch.Tensor.shape.__get__', 'torch.Tensor.add')
+    """
     if not callable(f):
         return None
     for (space, name), entry in PUBLIC.items():
         if entry.fn is f:
             return ".".join(part for part in ("torch", space, name) if part)
+    read = getattr(f, "__self__", None)
+    if isinstance(read, property):
+        return f"torch.Tensor.{read.__name__}.{f.__name__}"  # type: ignore[attr-defined]
+    own = getattr(f, "__name__", "")
     plain = getattr(f, "__torch_function_of__", f)
-    for name, method in METHODS.items():
-        if method is plain:
+    for name in (own, *_members()):
+        there = getattr(Tensor, name, None)
+        if there is f or (
+            there is not None and getattr(there, "__torch_function_of__", 0) is plain
+        ):
             return f"torch.Tensor.{name}"
-    name = getattr(f, "__name__", "")
-    there = getattr(Tensor, name, None)
-    if there is not None and getattr(there, "__torch_function_of__", there) is plain:
-        return f"torch.Tensor.{name}"
     return getattr(f, "__qualname__", None)

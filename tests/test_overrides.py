@@ -9,9 +9,11 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.core.operations.overrides import OVERRIDES, concerns_nobody
+from adjoint.engine.tensor.overriding import KNOWN_AS
 from adjoint.overrides import (
     DisableTorchFunctionSubclass,
     TorchFunctionMode,
+    _members,
     handle_torch_function,
     has_torch_function,
     resolve_name,
@@ -87,7 +89,7 @@ GIVEN: dict[str, Any] = {
     "type_as": lambda x, y: x.type_as(y),
     "lerp": lambda x, y: x.lerp(y, 0.5),
     "div": lambda x, y: x / y,
-    "eq": lambda x, y: x == y,
+    "__eq__": lambda x, y: x == y,
     "lt": lambda x, y: x < y,
 }
 
@@ -111,7 +113,7 @@ def test_an_operator_of_ones_own_comes_first() -> None:
     assert ad.ones(2) + Adds() == "mine"
 
 
-@pytest.mark.parametrize("name", ["add", "matmul", "expand_as", "where", "lerp", "eq", "clamp"])
+@pytest.mark.parametrize("name", ["add", "matmul", "expand_as", "where", "lerp", "__eq__", "clamp"])
 def test_methods_keep_the_class_of_what_they_are_given(name: str) -> None:
     plain, given = ad.ones(2, 2), ad.full((2, 2), 3.0)
     out = GIVEN[name](plain, given.as_subclass(Tagged))
@@ -247,7 +249,95 @@ def test_tensors_of_another_library_are_refused_by_name(monkeypatch: pytest.Monk
     monkeypatch.setattr(math.exp, "__module__", "torch")
     with pytest.raises(TypeError, match=r"exp: a function of PyTorch's .* Call adjoint.exp"):
         ad.Tensor.__torch_function__(math.exp, (ad.Tensor,), (x,))  # type: ignore[attr-defined]
-    with pytest.raises(TypeError, match=r"to: expected a device, .* received .*, a torch.Tensor"):
+    with pytest.raises(TypeError, match=r"(to: expected a device|received a Tensor of PyT)"):
         x.to(foreign)
     with pytest.raises(TypeError, match="device: expected a device, its name or a number"):
         ad.device(foreign)
+
+
+class Recording(ad.Tensor):
+    """Notes what it is asked, and runs nothing."""
+
+    asked: list[Any] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.asked.append(func)
+        return "asked"
+
+
+NO_OPERAND = frozenset(
+    "__abs__ __neg__ __pos__ __invert__ __len__ __repr__ __bool__ __int__ __float__ __complex__ "
+    "__index__ __reversed__ __dlpack_device__".split()
+)
+FETCHED = {"abs": ad.Tensor.abs, "dim": ad.Tensor.dim, "add_": ad.Tensor.add_}  # before any class
+NOBODYS = {"__array_namespace__", "__cuda_array_interface__", "_indices"}  # PyTorch has others
+MEMBERS = sorted({*_members()} - NOBODYS)
+
+
+@pytest.mark.parametrize("how", ["of Tensor", "of the tensor", "of super"])
+def test_members_ask_however_they_are_called(how: str) -> None:
+    for name in MEMBERS:
+        x = ad.ones(2, 2).as_subclass(Recording)
+        of: Any = {"of Tensor": ad.Tensor, "of the tensor": x, "of super": super(Recording, x)}[how]
+        Recording.asked.clear()
+        if isinstance(getattr(ad.Tensor, name), property):
+            if how == "of Tensor":
+                getattr(of, name).__get__(x)
+            else:
+                getattr(of, name)
+            shown: Any = getattr(ad.Tensor, name).__get__
+        else:
+            given: tuple[int, ...] = (1,)
+            if not name.startswith("__") or name in NO_OPERAND:
+                given = ()
+            elif name == "__setitem__":
+                given = (1, 1)
+            getattr(of, name)(*((x,) if how == "of Tensor" else ()), *given)
+            shown = getattr(ad.Tensor, KNOWN_AS.get(name, name))
+        assert Recording.asked[:1] == [shown], name
+
+
+def test_functions_fetched_before_a_class_was_made_ask_it() -> None:
+    class Later(Recording):
+        asked: list[Any] = []
+
+    for function in FETCHED.values():
+        assert function(ad.ones(2).as_subclass(Later), *((1,) if "_" in function.__name__ else ()))
+    assert Later.asked == [*FETCHED.values()]
+
+
+def test_a_member_that_is_replaced_and_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, shown, x = vars(ad.Tensor)["dim"], ad.Tensor.dim, ad.ones(2, 2)
+    monkeypatch.setattr(ad.Tensor, "dim", lambda self: 7)
+    assert (x.dim(), ad.Tensor.dim(x), ad.ones(1).as_subclass(Tagged).dim()) == (7, 7, 7)
+    ad.Tensor.dim = shown  # type: ignore[method-assign]
+    assert vars(ad.Tensor)["dim"] is plain
+    assert (x.dim(), ad.Tensor.dim is shown) == (2, True)
+    with AsTexts():
+        assert (x.dim(), shown(x)) == ("asked", "asked")
+    assert vars(ad.Tensor)["dim"] is plain
+    Tagged.dim = lambda self: 9  # type: ignore[method-assign]
+    try:
+        assert (ad.ones(1).as_subclass(Tagged).dim(), x.dim()) == (9, 2)
+    finally:
+        del Tagged.dim
+    assert ad.ones(1).as_subclass(Tagged).dim() == 1
+
+
+def test_methods_of_ones_own_go_on_with_super() -> None:
+    class Keeps(ad.Tensor):
+        def clone(self, *args: Any, **kwargs: Any) -> Any:
+            return super().clone(*args, **kwargs)
+
+        def __getitem__(self, key: Any) -> Any:
+            return super().__getitem__(key)
+
+        @property
+        def T(self) -> Any:  # type: ignore[override]
+            return super().T
+
+    x = ad.arange(6.0).reshape(2, 3).as_subclass(Keeps)
+    assert [type(y) for y in (x.clone(), x[0], x.T, x.data, x.detach())] == [Keeps] * 5
+    x.requires_grad_().sum().backward()
+    assert type(x.grad) is ad.Tensor  # as in PyTorch: a gradient is shown as it is

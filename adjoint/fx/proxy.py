@@ -173,7 +173,7 @@ class Proxy:
         )
         tracer = proxies[0].tracer
         name: str = func.__name__
-        if func in (METHODS.get(name), vars(Tensor).get(name)):
+        if func in (METHODS.get(name), vars(Tensor).get(name), getattr(Tensor, name, None)):
             return tracer.create_proxy("call_method", name, args, kwargs or {})
         return tracer.create_proxy("call_function", func, args, kwargs or {})
 

@@ -15,6 +15,7 @@ from adjoint.engine.core.operations.older import modern
 from adjoint.engine.core.operations.overrides import (
     OVERRIDES,
     PASS,
+    asking,
     concerns_nobody,
     dispatch,
     overriding,
@@ -45,6 +46,7 @@ from adjoint.engine.tensor.index.added_rows import IN_MEMORY
 from adjoint.engine.tensor.index.indexing import install_indexing
 from adjoint.engine.tensor.index.repeats import write_repeated
 from adjoint.engine.tensor.operators import DIRECT, install_operators
+from adjoint.engine.tensor.overriding import SPECIAL, WITH_THEM, ask_unbound
 from adjoint.engine.tensor.reading.printing import install_printing
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.engine.tensor.writing.mutation import direct_array, update
@@ -67,11 +69,11 @@ def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     record, rows, repeated = DIRECT.get(name), IN_MEMORY.get(name), write_repeated(name)
     small = small_writes(name) or small_writes(fn.__name__.rstrip("_"))
     as_written = _of_its_dtype(fn)
-    asks = takes_operands(fn)
+    takes = takes_operands(fn)
 
     @functools.wraps(fn)
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if OVERRIDES.active and asks and not concerns_nobody((self, *args), kwargs):
+        if OVERRIDES.active and not concerns_nobody((self, *args), kwargs):
             taken = dispatch(method, (self, *args), kwargs)
             if taken is not PASS:
                 return taken
@@ -94,7 +96,7 @@ def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
                     return update(in_place, self, record, scaled(name, self, other, alpha))
             return update(in_place, self, fn, *args, **kwargs)
         except (TypeError, AttributeError) as error:
-            if asks and not OVERRIDES.active and overriding(args, kwargs):
+            if takes and not OVERRIDES.active and overriding(args, kwargs):
                 OVERRIDES.enlist()  # the first value of a class of its own
                 return method(self, *args, **kwargs)
             written = modern(name, (self, *args), kwargs)
@@ -104,7 +106,7 @@ def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
 
     in_place = method.__name__ = f"{name}_"
     method.__doc__ = f"In-place form of `{name}`."
-    return method
+    return asking(method)
 
 
 # Whose in-place forms draw: into the tensor itself, where nobody has to know of it.
@@ -117,6 +119,10 @@ def _drawing(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if OVERRIDES.active and not concerns_nobody((self, *args), kwargs):
+            taken: Any = dispatch(method, (self, *args), kwargs)
+            if taken is not PASS:
+                return taken
         if self._array.__class__ is ndarray:
             if CONTEXT.plain and not (LISTENERS or OVERRIDES.active) and CONTEXT.device in ON_CPU:
                 result: Tensor | None = call_small(small, fn, (self, *args), kwargs)
@@ -133,7 +139,7 @@ def _drawing(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
         drawn = fn(self, *args, **{**kwargs, "generator": Filling(given, self)})
         return self if drawn is self else update(method.__name__, self, lambda _: drawn)
 
-    return method
+    return asking(method)
 
 
 def _shares(tensor: Tensor, other: Any) -> bool:
@@ -181,6 +187,8 @@ def install(cls: type[Tensor], modules: Collection[str] | None = None) -> None:
             install_indexing()
             install_printing()
             install_copying()
+            ask_unbound((*WITH_THEM, *SPECIAL))
+        ask_unbound(name for name, _, _ in derived)
 
 
 _OPERATORS = "the operators"  # no name of a method

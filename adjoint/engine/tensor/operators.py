@@ -12,8 +12,11 @@ from typing import Any
 
 from adjoint.engine.core.operations.autocast import with_autocast
 from adjoint.engine.core.operations.overrides import (
+    ORDINARY,
     OVERRIDES,
     PASS,
+    asking,
+    concerns_nobody,
     dispatch,
     overrides,
     refuse_foreign,
@@ -50,16 +53,22 @@ def _foreign(x: Any) -> Any:
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 
 
+def _shown(operator: str) -> Any:
+    """What an operator is called to those who take it over."""
+    return getattr(Tensor, KNOWN_AS.get(operator, operator))
+
+
 def _asked(name: str, self: Tensor, other: Any) -> Any:
-    """What a value that is no tensor makes of an operator which its class has none for."""
+    """What is made of an operator and a value that is no tensor, which may have one of its own."""
     kind, mirrored = type(other), f"__{_MIRRORED.get(name, f'r{name}')}__"
     if overrides(kind):
         refuse_foreign(kind)
-    if not overrides(kind) or getattr(kind, mirrored, None) is not getattr(object, mirrored, None):
+        if getattr(kind, mirrored, None) is not getattr(object, mirrored, None):
+            return NotImplemented
+        OVERRIDES.enlist()
+    elif not OVERRIDES.active or (self.__class__ in ORDINARY and not OVERRIDES.entered):
         return NotImplemented
-    OVERRIDES.enlist()
-    operator = f"__{name}__"
-    taken = dispatch(getattr(Tensor, KNOWN_AS.get(operator, operator)), (self, other), {})
+    taken = dispatch(_shown(f"__{name}__"), (self, other), {})
     return NotImplemented if taken is PASS else taken
 
 
@@ -77,23 +86,36 @@ def _forward(compute: Method, name: str, operator: str) -> Method:
                 result = call_small(small, compute, (self, other), NO_PARAMETERS)
                 if result is not None:
                     return result
-            return compute(self, other)
-        known = _foreign(other)
-        return _asked(operator, self, other) if known is NotImplemented else compute(self, known)
+        else:
+            known = _foreign(other)
+            if known is NotImplemented:
+                return _asked(operator, self, other)
+            other = known
+        if OVERRIDES.active and not concerns_nobody((self, other), NO_PARAMETERS):
+            taken = dispatch(_shown(f"__{operator}__"), (self, other), {})
+            if taken is not PASS:
+                return taken
+        return compute(self, other)
 
-    return method
+    return asking(method)
 
 
-def _reflected(compute: Method) -> Method:
+def _reflected(compute: Method, operator: str) -> Method:
     def method(self: Tensor, other: Any) -> Any:
         if not isinstance(self, TensorBase):  # Tensor.__radd__(2, x)
             raise TypeError(f"a reflected operator of Tensor takes one, not {type(self).__name__}")
-        if isinstance(other, _OPERAND):
-            return compute(other, self)
-        other = _foreign(other)
-        return other if other is NotImplemented else compute(other, self)
+        if not isinstance(other, _OPERAND):
+            known = _foreign(other)
+            if known is NotImplemented:
+                return _asked(f"r{operator}", self, other)
+            other = known
+        if OVERRIDES.active and not concerns_nobody((self, other), NO_PARAMETERS):
+            taken = dispatch(_shown(f"__r{operator}__"), (self, other), {})
+            if taken is not PASS:
+                return taken
+        return compute(other, self)
 
-    return method
+    return asking(method)
 
 
 def _inplace(name: str, compute: Method, base: str) -> Method:
@@ -103,10 +125,17 @@ def _inplace(name: str, compute: Method, base: str) -> Method:
         if small is not None and write_small(small, compute, self, (other,), NO_PARAMETERS):
             return self
         if not isinstance(other, _OPERAND):
-            other = _foreign(other)
-        return other if other is NotImplemented else update(name, self, compute, other)
+            known = _foreign(other)
+            if known is NotImplemented:
+                return _asked(name.strip("_"), self, other)
+            other = known
+        if OVERRIDES.active and not concerns_nobody((self, other), NO_PARAMETERS):
+            taken = dispatch(_shown(name), (self, other), {})
+            if taken is not PASS:
+                return taken
+        return update(name, self, compute, other)
 
-    return method
+    return asking(method)
 
 
 _BINARY: dict[str, Method] = {
@@ -173,38 +202,42 @@ def _quotient(x: Any, y: Tensor) -> Tensor:
 _multiple_of_reciprocal = with_autocast("reciprocal", _quotient)
 
 
-def _unary(compute: Method, name: str) -> Method:
+def _unary(compute: Method, name: str, operator: str) -> Method:
     small = small_calls(name)
     of_whole_numbers = compute is logical.BITWISE_NOT
 
     def method(self: Tensor) -> Any:
+        if small is not None and not self._requires_grad and may_be_small(self, True, (self,)):
+            result = call_small(small, compute, (self,), NO_PARAMETERS)
+            if result is not None:
+                return result
+        if OVERRIDES.active and not concerns_nobody((self,), NO_PARAMETERS):
+            taken = dispatch(_shown(operator), (self,), {})
+            if taken is not PASS:
+                return taken
         if of_whole_numbers and self.dtype.is_inexact:
             raise TypeError(
                 "~ (operator.invert) is only implemented on integer and Boolean-type tensors, "
                 f"received {self.dtype.name}"
             )
-        if small is not None and not self._requires_grad and may_be_small(self, True, (self,)):
-            result = call_small(small, compute, (self,), NO_PARAMETERS)
-            if result is not None:
-                return result
         return compute(self)
 
-    return method
+    return asking(method)
 
 
 def install_operators() -> None:
     """Put the operators on Tensor."""
     for name, compute in _BINARY.items():
         _put(f"__{name}__", _forward(compute, _LONG.get(name, name), name))
-        _put(f"__r{name}__", _reflected(compute))
+        _put(f"__r{name}__", _reflected(compute, name))
         _put(f"__i{name}__", _inplace(f"__i{name}__", compute, _LONG.get(name, name)))
-    _put("__rmul__", _reflected(_multiple))
+    _put("__rmul__", _reflected(_multiple, "mul"))
     for name in ("truediv", "div"):
-        _put(f"__r{name}__", _reflected(_multiple_of_reciprocal))
+        _put(f"__r{name}__", _reflected(_multiple_of_reciprocal, name))
     for name, record in _COMPARISONS.items():
         _put(f"__{name}__", _forward(record, name, name))
     for name, compute in _UNARY.items():
-        _put(f"__{name}__", _unary(compute, _LONG.get(name, name)))
+        _put(f"__{name}__", _unary(compute, _LONG.get(name, name), f"__{name}__"))
     _put("__matmul__", _matmul)
     _put("__rmatmul__", _rmatmul)
 
@@ -229,8 +262,24 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _matmul(self: Tensor, other: Any) -> Any:
-    return _product(self, other) if is_tensor(other) else _asked("matmul", self, other)
+    if not is_tensor(other):
+        return _asked("matmul", self, other)
+    if OVERRIDES.active and not concerns_nobody((self, other), NO_PARAMETERS):
+        taken = dispatch(_shown("__matmul__"), (self, other), {})
+        if taken is not PASS:
+            return taken
+    return _product(self, other)
 
 
 def _rmatmul(self: Tensor, other: Any) -> Any:
-    return _product(other, self) if is_tensor(other) else NotImplemented
+    if not is_tensor(other):
+        return _asked("rmatmul", self, other)
+    if OVERRIDES.active and not concerns_nobody((self, other), NO_PARAMETERS):
+        taken = dispatch(_shown("__rmatmul__"), (self, other), {})
+        if taken is not PASS:
+            return taken
+    return _product(other, self)
+
+
+asking(_matmul)
+asking(_rmatmul)

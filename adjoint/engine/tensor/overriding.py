@@ -1,13 +1,21 @@
 """Subclasses of Tensor keep their class through operations, or take them over.
 
-Nothing stands between `x + y` and its record on plain tensors: the methods that ask are put on the
-subclass when it is made, and on Tensor itself only while a `TorchFunctionMode` is entered.
+Most methods ask by themselves (Note [who asks] in `core.operations.overrides`). Of the others there
+are two forms: the plain one is Tensor's, and `x.dim()` finds it; the asking one is the same with a
+question in front of it. It is found
+- on classes that override, because their base is not Tensor but `Overriding`, which is between the
+  two; so `super().dim()` finds it too;
+- by who asks Tensor itself (`Tensor.dim`, `Tensor.shape.__get__`), since the type of Tensor has an
+  `Unbound` of that name, which Python looks at before it looks at Tensor;
+- on Tensor, while a `TorchFunctionMode` is entered.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
+from types import FunctionType
 from typing import Any
 
 from adjoint.engine.core.device import Device
@@ -16,7 +24,8 @@ from adjoint.engine.core.operations.overrides import (
     ORDINARY,
     OVERRIDES,
     PASS,
-    THREAD,
+    asking,
+    asks_itself,
     disabled_torch_function,
     dispatch,
     having,
@@ -24,10 +33,10 @@ from adjoint.engine.core.operations.overrides import (
     refuse_foreign,
     refuse_foreign_function,
 )
-from adjoint.engine.core.operations.public import INPLACE, METHODS
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.core.state import forks
+from adjoint.engine.tensor.tensor import Tensor, TensorType
 
 OPERATORS = tuple(
     f"__{name}__"
@@ -36,11 +45,18 @@ OPERATORS = tuple(
 ) + tuple(f"__{name}__" for name in "neg pos invert abs eq ne lt le gt ge getitem setitem".split())
 # The methods that operators are known by to those who take them over, as in PyTorch.
 KNOWN_AS = {"__truediv__": "div", "__itruediv__": "div_", "__abs__": "abs", "__neg__": "neg"}
-KNOWN_AS |= {f"__{name}__": name for name in "add sub mul matmul eq ne lt le gt ge".split()}
+KNOWN_AS |= {f"__{name}__": name for name in "add sub mul matmul ne lt le gt ge".split()}
 KNOWN_AS |= {f"__i{name}__": f"{name}_" for name in "add sub mul".split()}
 KNOWN_AS |= {f"__r{name}__": name for name in "add mul".split()}
+KNOWN_AS |= {"__mod__": "remainder", "__imod__": "remainder_", "__ifloordiv__": "floor_divide_"}
+KNOWN_AS |= {"__pos__": "positive"}
+# How classes of the framework's own look at tensors: they are not asked for it.
+OWN_LOOKS = frozenset({"stride", "__repr__", "__format__", "__deepcopy__"})
 # How a tensor is looked at from inside; an override must be able to use them on itself.
-INWARD = frozenset({"as_subclass", "untyped_storage", "storage", "data_ptr", "element_size"})
+INWARD = frozenset(
+    {"as_subclass", "untyped_storage", "storage", "data_ptr", "element_size", "stride"}
+)
+NOT_CONVERTED = frozenset({"grad", "_grad"})  # properties whose values keep their class
 
 
 def convert(result: Any, cls: type[Any]) -> Any:
@@ -69,66 +85,193 @@ def default_torch_function(
     inplace = func.__name__.endswith("_") and not func.__name__.endswith("__")
     if inplace or func.__name__ in ("__setitem__", "tolist", "item"):
         return result
+    if func.__name__ == "__get__" and func.__self__.__name__ in NOT_CONVERTED:  # type: ignore[attr-defined]
+        return result
     if hasattr(cls, "__torch_dispatch__"):  # its instances are what that makes
         return result
     return convert(result, cls)
 
 
+# -- asking forms ---------------------------------------------------------------------------------
+
+
+def _engine_asks(frame: Any) -> bool:
+    """Whether a question comes from the framework: PyTorch's own are in C++, and ask nobody."""
+    name: str = frame.f_globals.get("__name__", "")
+    return name.startswith("adjoint.")
+
+
 def _asking(raw: Callable[..., Any], name: str) -> Callable[..., Any]:
-    operator, known = name.startswith("__"), KNOWN_AS.get(name)
+    inward, own_look = name in INWARD, name in OWN_LOOKS
 
     @functools.wraps(raw)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if operator and args and not THREAD.modes and not _known(args[0]):
-            return raw(self, *args)  # NotImplemented, for the other operand's sake
-        # While modes are entered this method is Tensor's own, which outer modes must see again.
-        if known is not None:
-            shown = getattr(Tensor, known)
-        else:
-            shown = method if THREAD.modes else raw
-        result = dispatch(shown, (self, *args), kwargs)
-        return raw(self, *args, **kwargs) if result is PASS else result
+        if (
+            OVERRIDES.active
+            and not (inward and _engine_asks(sys._getframe(1)))
+            and not (own_look and type(self).__module__.startswith("adjoint."))
+        ):
+            result = dispatch(method, (self, *args), kwargs)
+            if result is not PASS:
+                return result
+        return raw(self, *args, **kwargs)
 
     method.__torch_function_of__ = raw  # type: ignore[attr-defined]
+    method.__name__ = name
     return method
 
 
-def _known(operand: Any) -> bool:
-    return isinstance(operand, Tensor) or not hasattr(type(operand), "__torch_function__")
+class AskingProperty(property):
+    """A property of Tensor's that asks who takes it over; its `__get__` is what they are shown."""
+
+    __name__: str
+    raw: property
 
 
-@functools.cache
-def _methods() -> dict[str, Callable[..., Any]]:
-    HOOKS.load_rest()
-    names = {*METHODS, *(f"{name}_" for name in INPLACE), *OPERATORS} - INWARD
-    for name in OPERATORS:
-        if name in vars(Tensor):
-            vars(Tensor)[name].__name__ = name  # what an override reads
-    return {
-        name: _asking(getattr(Tensor, name), name)
-        for name in sorted(names)
-        if callable(getattr(Tensor, name, None))
-    }
-
-
-# Properties whose values are tensors: those of a subclass are of its class.
-SHOWN = ("T", "mT", "H", "mH", "real", "imag")
-
-
-def _asking_property(raw: property) -> property:
-    getter = raw.__get__
+def _asking_property(raw: property, name: str) -> AskingProperty:
+    def taken(accessor: str, *args: Any) -> Any:
+        if not OVERRIDES.active or _engine_asks(sys._getframe(2)):
+            return PASS
+        return dispatch(getattr(shown, accessor), args, {})
 
     def read(self: Any) -> Any:
-        result = dispatch(getter, (self,), {})
-        return getter(self) if result is PASS else result
+        result = taken("__get__", self)
+        return raw.__get__(self) if result is PASS else result
 
-    return property(read, raw.fset, raw.fdel, raw.__doc__)
+    def write(self: Any, value: Any) -> None:
+        if taken("__set__", self, value) is PASS:
+            raw.__set__(self, value)
+
+    def remove(self: Any) -> None:
+        if taken("__delete__", self) is PASS:
+            raw.__delete__(self)
+
+    shown = AskingProperty(read, raw.fset and write, raw.fdel and remove, raw.__doc__)
+    shown.__name__, shown.raw = name, raw
+    return shown
 
 
-@functools.cache
-def _properties() -> dict[str, tuple[property, property]]:
-    shown = {name: vars(Tensor)[name] for name in SHOWN}
-    return {name: (raw, _asking_property(raw)) for name, raw in shown.items()}
+ASKED: dict[str, tuple[Any, Any]] = {}  # name -> Tensor's own member, and its asking form
+
+
+def asking_form(name: str, member: Any) -> Any:
+    """The asking form of a member of Tensor's, once it is asked for; else the member itself."""
+    plain, form = ASKED[name]
+    if member is not plain:
+        return member
+    if form is None:
+        make = _asking_property if isinstance(plain, property) else _asking
+        form = make(plain, name)
+        ASKED[name] = (plain, form)
+    return form
+
+
+class Unbound:
+    """What Tensor's type has of a member's name: it shows the asking form of the member.
+
+    It is one that can be set, or Python would look at Tensor first. To set a member is to be
+    without it for that long.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, cls: Any, _: type) -> Any:
+        name = self.name
+        for base in cls.__mro__:
+            if name in base.__dict__:
+                member = asking_form(name, base.__dict__[name])
+                return member.__get__(None, cls) if hasattr(member, "__get__") else member
+        raise AttributeError(name)
+
+    def __set__(self, cls: Any, value: Any) -> None:
+        plain, form = ASKED[self.name]
+        if cls is Tensor and value is form:  # it is put back
+            value = plain
+        self.put(cls, value)
+        if cls is Tensor and _Between.made is not None:  # what others put there is not hidden
+            self.put(_Between.made, asking_form(self.name, value))
+
+    def put(self, cls: Any, value: Any) -> None:
+        """Give a class the member."""
+        with _lock:
+            type.__delattr__(TensorType, self.name)
+            try:
+                type.__setattr__(cls, self.name, value)
+            finally:
+                type.__setattr__(TensorType, self.name, self)
+
+    def __delete__(self, cls: Any) -> None:
+        with _lock:
+            type.__delattr__(TensorType, self.name)
+            try:
+                type.__delattr__(cls, self.name)
+            finally:
+                type.__setattr__(TensorType, self.name, self)
+
+
+_lock = forks.lock(forks.LockOrder.UNBOUND)
+# Members of Tensor's class body that ask nobody by themselves.
+WITH_THEM = "shape dtype device ndim requires_grad is_leaf grad_fn grad _grad data stride".split()
+NOT_ASKED = frozenset({"as_subclass"})  # in PyTorch neither: by it an override sees its elements
+# Members that Python also looks for on the type of what it is given, so Tensor's type may have none
+# of these names: Tensor itself has the asking form.
+SPECIAL = (
+    "__repr__ __format__ __deepcopy__ __contains__ __reversed__ __array__ __array_wrap__ "
+    "__dlpack__ __dlpack_device__"
+).split()
+
+
+def ask_unbound(names: Iterable[str]) -> None:
+    """Have Tensor show the asking forms of some members, of those that do not ask themselves."""
+    for name in names:
+        member = vars(Tensor).get(name)
+        if not isinstance(member, (FunctionType, property)) or asks_itself(member):
+            continue
+        if name in SPECIAL:
+            setattr(Tensor, name, asking(_asking(member, name)))  # type: ignore[arg-type]
+        elif not name.startswith("__") and name not in NOT_ASKED:
+            ASKED[name] = (member, None)
+            type.__setattr__(TensorType, name, Unbound(name))
+
+
+# -- classes that override -----------------------------------------------------------------------
+
+
+class _Between:
+    made: Any = None
+    lock = forks.lock(forks.LockOrder.METHODS)
+
+
+def overriding_base() -> type[Tensor]:
+    """The class between Tensor and those that override: the asking form of every member."""
+    HOOKS.load_rest()
+    with _Between.lock:
+        if _Between.made is None:
+            members = {name: asking_form(name, vars(Tensor)[name]) for name in ASKED}
+            members |= {"__module__": __name__, "__slots__": (), "__doc__": overriding_base.__doc__}
+            _Between.made = TensorType("Overriding", (Tensor,), members)
+    made: type[Tensor] = _Between.made
+    return made
+
+
+def bases_of(bases: tuple[Any, ...], namespace: dict[str, Any]) -> tuple[Any, ...]:
+    """The bases that a new class gets: for Tensor the asking form, unless it takes nothing over.
+
+    The framework's own classes call Tensor's methods to look at themselves, so `super()` is to find
+    them; what is asked is put on these classes.
+    """
+    method = namespace.get("__torch_function__")
+    plain = getattr(method, "__func__", method) is disabled_torch_function
+    if plain or Tensor not in bases or str(namespace.get("__module__")).startswith("adjoint."):
+        return bases
+    return tuple(overriding_base() if base is Tensor else base for base in bases)
+
+
+# Properties whose values are tensors: those of one of our own subclasses are of its class.
+SHOWN = ("T", "mT", "H", "mH", "real", "imag")
 
 
 def subclassed(cls: type[Any]) -> None:
@@ -145,12 +288,17 @@ def _subclassed(cls: type[Any]) -> None:
         ORDINARY.add(cls)
         return
     OVERRIDES.enlist()
-    for name, asking in _methods().items():
-        if getattr(cls, name, None) is asking.__torch_function_of__:  # type: ignore[attr-defined]
-            setattr(cls, name, asking)
-    for name, (plain, shown) in _properties().items():
-        if getattr(cls, name, None) is plain:
-            setattr(cls, name, shown)
+    if issubclass(cls, overriding_base()):
+        return
+    for name, (plain, _) in list(ASKED.items()):
+        wanted = name in SHOWN if isinstance(plain, property) else name not in INWARD
+        if wanted and _found(cls, name) is plain:
+            setattr(cls, name, asking_form(name, plain))
+
+
+def _found(cls: type[Any], name: str) -> Any:
+    """What the class or one of its bases has of a name, as it is there."""
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
 class _OnTensor:
@@ -162,13 +310,19 @@ class _OnTensor:
     def enter(cls, by: int) -> None:
         was, cls.count = cls.count, cls.count + by
         OVERRIDES.enter(by)
-        if bool(was) != bool(cls.count):
-            for name, asking in _methods().items():
-                raw = asking.__torch_function_of__  # type: ignore[attr-defined]
-                setattr(Tensor, name, asking if cls.count else raw)
+        if bool(was) == bool(cls.count):
+            return
+        HOOKS.load_rest()
+        for name, (plain, _) in list(ASKED.items()):
+            if isinstance(plain, property):
+                continue
+            form = asking_form(name, plain)
+            then, now = (plain, form) if cls.count else (form, plain)
+            if vars(Tensor)[name] is then:  # nobody has replaced it
+                vars(TensorType)[name].put(Tensor, now)
 
 
 enter_mode = _OnTensor.enter
 ORDINARY.update((Tensor, Size, DType, Device))
 Tensor.__torch_function__ = classmethod(default_torch_function)  # type: ignore[attr-defined]
-HOOKS.subclassed = subclassed
+HOOKS.subclassed, HOOKS.bases_of = subclassed, bases_of

@@ -12,6 +12,7 @@ from adjoint.engine.core.annotations import define
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DTYPES, STORAGE_DTYPES, DType
 from adjoint.engine.core.errors import DeviceError
+from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, asking, taken
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.ownership import REPLACED, is_written_here
 from adjoint.engine.core.spec import Size, Spec, contiguous_strides
@@ -61,7 +62,17 @@ class AutogradMeta:
 
 
 class TensorType(type):
-    """Tensor's type: says which names it has not, and notes which are others' by now."""
+    """Tensor's type: says which names it has not, and notes which are others' by now.
+
+    It has members of its own besides, by which Tensor shows its asking methods
+    (`tensor.overriding`).
+    """
+
+    def __new__(
+        mcs, name: str, bases: tuple[Any, ...], namespace: dict[str, Any], **kwargs: Any
+    ) -> Any:
+        bases = HOOKS.bases_of(bases, namespace)
+        return super().__new__(mcs, name, bases, namespace, **kwargs)
 
     if not TYPE_CHECKING:  # by which a checker would take any name for one that can be set
 
@@ -250,7 +261,9 @@ class Tensor(TensorMethods, metaclass=TensorType):
 
     # -- protocol -----------------------------------------------------------------------------
 
-    def __len__(self) -> int:
+    def __len__(self) -> Any:
+        if OVERRIDES.active and (given := taken(Tensor.__len__, self)) is not PASS:
+            return given
         if not self._array.shape:
             raise TypeError("len() of a 0-d tensor")
         return int(self._array.shape[0])
@@ -264,6 +277,7 @@ class Tensor(TensorMethods, metaclass=TensorType):
     __array_priority__ = 1000  # NumPy's operators leave mixed expressions to ours
 
 
+asking(Tensor.__len__)
 define(Tensor)
 
 

@@ -3,10 +3,16 @@
 A public function looks here before it runs, once `OVERRIDES.active`: a class that overrides was
 made, a mode is entered or a program is being traced. Until then it is one test of a flag.
 
+Note [who asks]: most functions and methods look by themselves (`asking`), however they are called:
+`x.abs()`, `Tensor.abs(x)`, `super().abs()`. The test is where a call has left the short way
+already, so it costs plain tensors nothing. Methods so short that a test would be seen (`x.dim()`,
+`x.shape`) do not look: the classes that override derive from one with methods that do, and Tensor
+shows those to who asks Tensor itself for them (`tensor.overriding`).
+
 Note [methods that take operands]: `x.matmul(y)` asks as `matmul(x, y)` does where x is a plain
-tensor and y may take over, in its in-place forms too. Methods of one tensor do not: a subclass has
-asking methods of its own. What is no Tensor but has `__torch_function__` is met first by a call
-that fails, of a method, an operator or a function: then it is known that there are such values.
+tensor and y may take over, in its in-place forms too. What is no Tensor but has
+`__torch_function__` is met first by a call that fails, of a method, an operator or a function: then
+it is known that there are such values.
 """
 
 from __future__ import annotations
@@ -58,6 +64,17 @@ def disabled_torch_function(
     """The `__torch_function__` of a class whose instances take nothing over."""
     with having(subclasses=False):
         return func(*args, **(kwargs or {}))
+
+
+def asking(function: Any) -> Any:
+    """Mark a function that looks by itself who takes it over (Note [who asks])."""
+    function.asks = function  # `functools.wraps` copies the mark to functions that do not
+    return function
+
+
+def asks_itself(function: Any) -> bool:
+    """Whether a function is marked so."""
+    return getattr(function, "asks", None) is function
 
 
 class having:
@@ -190,3 +207,13 @@ def dispatch(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         f"no implementation found for {func.__name__!r} on types that implement "
         f"__torch_function__: {[kind.__name__ for kind in types]}"
     )
+
+
+def taken(method: Callable[..., Any], self: Any, *args: Any) -> Any:
+    """What is made of a method by who takes it over; `PASS` where nobody does.
+
+    For methods that are too short to be wrapped: `if OVERRIDES.active and ...` stands before it.
+    """
+    if self.__class__ in ORDINARY and not OVERRIDES.entered:
+        return PASS
+    return dispatch(method, (self, *args), {})

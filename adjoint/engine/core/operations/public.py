@@ -25,6 +25,7 @@ from adjoint.engine.core.operations.overrides import (
     OVERRIDES,
     PASS,
     QUESTIONS,
+    asking,
     concerns_nobody,
     dispatch,
     overriding,
@@ -92,7 +93,9 @@ def public(
         complete(fn.__globals__)
         base = name or fn.__name__.rstrip("_")
         small = small_calls(base)
-        plain = _adapted(base, fn, small) if method else fn
+        plain = _adapted(base, fn, small, method=True) if method else fn
+        if not function and plain is not fn:
+            plain.__name__ = base  # what it is known by to those who take it over
         published = _adapted(base, fn, small, out=out, checked=True)
         for alias in (base, *aliases):
             _note_numbers(alias, numbers)
@@ -128,9 +131,11 @@ def method(
         adapted = small is not None or takes_operands(fn)
         for alias in (base, *aliases):
             _note_numbers(alias, numbers)
-            METHODS[alias] = _adapted(base, fn, small) if adapted else fn
+            METHODS[alias] = _adapted(base, fn, small, method=True) if adapted else fn
             if METHODS[alias] is not fn:
                 METHODS[alias].__name__ = base  # what it is known by to those who take it over
+        if base.startswith("__"):
+            fn.__name__ = base
         return fn
 
     return declare if fn is None else declare(fn)
@@ -173,6 +178,7 @@ def _adapted(
     *,
     out: bool = False,
     checked: bool = False,
+    method: bool = False,
 ) -> Callable[..., Any]:
     """`fn` as users call it: NumPy's spellings, autocast, `out=`, and refusal of what is no tensor.
 
@@ -203,6 +209,7 @@ def _adapted(
         renames or policies or out or asks or typed or small or base in SCALED
     ):
         return fn
+    asks = asks or method  # Note [who asks]
 
     @functools.wraps(fn)
     def variant(*args: Any, **kwargs: Any) -> Any:
@@ -293,7 +300,7 @@ def _adapted(
         exact = kwargs.get("dtype") is not None
         return HOOKS.assign_out(base, target, result, (*args, *kwargs.values()), exact=exact)
 
-    return variant
+    return asking(variant) if asks else variant
 
 
 NO_CONVERSION = (DType, type(None))  # of the argument `dtype`

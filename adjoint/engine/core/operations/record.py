@@ -282,6 +282,10 @@ class Record:
 REGISTRY: dict[str, Record] = {}
 
 
+def _as_given(bases: Any, _: Any) -> Any:
+    return bases
+
+
 def _unset(*_: Any) -> Any:
     raise RuntimeError("adjoint's layers are not assembled: import adjoint, not a part of it")
 
@@ -400,6 +404,7 @@ class Hooks:
     vjp: Callable[..., Any] = _unset  # of a function: for rules that follow a composition
     call_at_levels: Callable[..., Any] = _unset  # a custom function inside a transform
     subclassed: Callable[[type], None] = _unset  # a subclass of Tensor was made
+    bases_of: Callable[..., Any] = _as_given  # what it is derived from
 
 
 HOOKS = Hooks()

@@ -39,6 +39,7 @@ class LockOrder(IntEnum):
     GENERATOR = 5
     IMPORTS = 6  # families that load on first use
     METHODS = 7  # the methods of Tensor, while some are added
+    UNBOUND = 8  # a method of Tensor's that is being set
 
 
 PATIENCE = 60.0  # seconds a fork waits for each lock: who forks beside a hang shall not hang too

@@ -17,6 +17,7 @@ from adjoint.engine.core.errors import DTypeError, DTypeValueError
 from adjoint.engine.core.layout import contiguous_format
 from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.large import AT_ONCE
+from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, asking, taken
 from adjoint.engine.core.operations.public import may_be_small, public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.result_layouts import block_position
@@ -92,6 +93,8 @@ def _indices(x: Tensor, picks: Picks) -> tuple[tuple[int, ...], list[Tensor]]:
 
 def getitem(self: Tensor, key: Any) -> Any:
     """Select elements: a view for basic indices, a copy for index tensors."""
+    if OVERRIDES.active and (given := taken(getitem, self, key)) is not PASS:
+        return given
     array = self._array
     index = quick_index(key, array.shape)
     if index is not None:
@@ -237,6 +240,8 @@ def _is_everything(key: Any, array: Any) -> bool:
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """Write elements in place, through a view for basic indices."""
+    if OVERRIDES.active and taken(setitem, self, key, value) is not PASS:
+        return
     try:
         if key.__class__ is bool:
             if not key:
@@ -537,5 +542,8 @@ def index_put_(
 
 def install_indexing() -> None:
     """Put indexing on Tensor."""
+    getitem.__name__, setitem.__name__ = "__getitem__", "__setitem__"  # what an override reads
+    asking(getitem)
+    asking(setitem)
     setattr(Tensor, "__getitem__", getitem)  # noqa: B010
     setattr(Tensor, "__setitem__", setitem)  # noqa: B010

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.core.errors import CaptureError, ShapeError, ShapeValueError, users_line
+from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, asking, taken
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
@@ -101,6 +102,8 @@ def tolist(self: Tensor) -> Any:
 @method(name="__bool__")
 def to_bool(self: Tensor) -> bool:
     """Whether the one element is not zero."""
+    if OVERRIDES.active and (given := taken(to_bool, self)) is not PASS:
+        return given
     size = self._array.size
     if size != 1:
         many = "more than one value" if size else "no values"
@@ -111,6 +114,9 @@ def to_bool(self: Tensor) -> bool:
     return bool(elements(self, "bool", _BRANCH).item())
 
 
+asking(to_bool)
+
+
 @public(method=True)
 def is_nonzero(input: Tensor) -> bool:
     """Whether the one element is not zero."""
@@ -119,6 +125,8 @@ def is_nonzero(input: Tensor) -> bool:
 
 def _convert(name: str, kind: Callable[..., Any]) -> Callable[[Tensor], Any]:
     def convert(self: Tensor) -> Any:
+        if OVERRIDES.active and (given := taken(convert, self)) is not PASS:
+            return given
         if self._array.size != 1:
             raise ShapeValueError(
                 "only one element tensors can be converted to Python scalars, received shape "
@@ -135,7 +143,7 @@ def _convert(name: str, kind: Callable[..., Any]) -> Callable[[Tensor], Any]:
 
     convert.__name__ = f"__{name}__"
     convert.__doc__ = f"The one element, as a Python {name}."
-    return convert
+    return asking(convert)
 
 
 to_int = method(name="__int__")(_convert("int", int))
@@ -146,12 +154,17 @@ to_complex = method(name="__complex__")(_convert("complex", complex))
 @method(name="__index__")
 def to_index(self: Tensor) -> int:
     """The one element of an integer tensor, for use as a Python index."""
+    if OVERRIDES.active and (given := taken(to_index, self)) is not PASS:
+        return given
     if self._array.size != 1 or self.dtype.is_inexact:
         raise TypeError(
             "only integer tensors of a single element can be converted to an index, received "
             f"{self._spec}"
         )
     return int(elements(self, "index", _KEEP).item())
+
+
+asking(to_index)
 
 
 @method(name="__contains__")
