@@ -357,6 +357,46 @@ def test_pieces_are_kept_by_stream_and_size(pools: Pools) -> None:
     assert pools.serve(UNIT).ptr != held
 
 
+def test_pieces_that_went_back_a_short_while_ago_may_stay(
+    pools: Pools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step whose sizes do not fit into one another's places takes what it lacks, once."""
+    monkeypatch.setattr(device_memory, "SPARE", 64 * UNIT)
+    counts, back = counts_of(INDEX), []
+    give_back = pools.give_back
+    monkeypatch.setattr(pools, "give_back", lambda: (back.append(None), give_back()))
+
+    def step() -> tuple[int, int]:
+        most = pools.serve(100 * UNIT)  # what is used at a time
+        del most
+        for units in (5, 7, 9):
+            pools.serve(units * UNIT)
+        return len(back), counts.reserved.current // UNIT
+
+    before = [step() for _ in range(3)]
+    assert before == [(1, 121)] * 3  # of the first, and then it has grown
+    held = pools.serve(4 * UNIT)
+    assert (len(back), counts.reserved.current // UNIT) == (1, 125)
+    pools.serve(6 * UNIT)  # more than a quarter more than was ever used
+    assert (len(back), counts.reserved.current // UNIT) == (2, 131)
+    del held
+
+    counts.used.peak = TOTAL
+    counts.blocks.allocated += device_memory.RECENT + 1  # it was long ago
+    step()
+    pools.serve(11 * UNIT)
+    assert len(back) == 3
+    counts.limit = counts.reserved.current + 12 * UNIT
+    pools.serve(UNIT)
+    pools.serve(12 * UNIT)
+    assert len(back) == 4
+    counts.limit = 0
+    left = TOTAL - Driver.taken
+    pools.serve(UNIT)
+    pools.serve(left - 63 * UNIT)
+    assert len(back) == 5
+
+
 def test_memory_of_other_pools_and_of_every_threads_stream_is_not_kept(pools: Pools) -> None:
     apart = pools.fresh()
     serve = pools.serving(apart)

@@ -42,6 +42,9 @@ VARIABLE = "ADJOINT_TRACK_MEMORY"  # has lines noted from the beginning
 FULL = 2  # the runtime's number for an allocation that failed
 UNIT = 512  # bytes that CuPy's pool rounds sizes up to a multiple of
 TRIES = 8  # while other threads keep pieces
+RECENT = 10_000  # pieces handed out since they went back: about ten steps
+GROWTH = 1.25  # times what was used at a time, which may be taken to have them stay
+SPARE = 1 << 29  # bytes of the device that others than the pool are left
 PER_THREAD = 2  # the driver's handle of a stream that is another one in every thread
 
 
@@ -167,6 +170,7 @@ class Pools:
         self.others = OtherStreams(cupy)
         self.block, self.segment = _classes(self.memory, self.others)
         self.kept: dict[tuple[int, int, int], list[Room]] = {}  # by device, stream and units
+        self.given_back: dict[int, int] = {}  # by device: how many were handed out until then
         self.default = self.memory.MemoryPool(self.take_last)
         self.hand_out = self.handing()
         self.serve: Callable[[int], Any] = self.keeping(self.serving(self.default))
@@ -178,9 +182,21 @@ class Pools:
 
     def take_last(self, size: int) -> Any:
         """`take` for the pool whose pieces are kept: they go back first, and it looks again."""
-        if any(self.kept.values()):
+        if any(self.kept.values()) and not self.may_grow(size):
             raise PiecesKept
         return self.take(size)
+
+    def may_grow(self, size: int) -> bool:
+        """Whether pieces may stay while a segment is taken (Note [kept pieces])."""
+        runtime = self.cupy.cuda.runtime
+        index = int(runtime.getDevice())
+        counts = counts_of(index)
+        before, taken = self.given_back.get(index), counts.reserved.current + size
+        if before is None or counts.blocks.allocated - before > RECENT:
+            return False
+        if taken > GROWTH * counts.used.peak or (counts.limit and taken > counts.limit):
+            return False
+        return bool(size + SPARE <= runtime.memGetInfo()[0])
 
     def take(self, size: int) -> Any:
         """Memory from the driver, within the limit; CuPy lets go of what is unused and asks again
@@ -380,6 +396,8 @@ class Pools:
 
     def second_try(self, pool: Any, size: int) -> Any:
         """Memory after what was kept is the pool's again."""
+        index = int(self.cupy.cuda.runtime.getDevice())
+        self.given_back[index] = counts_of(index).blocks.allocated
         memory = self.after(self.give_back, pool, size)
         return self.last_try(pool, size) if memory is None else memory
 
