@@ -69,6 +69,13 @@ unsigned __ballot_sync(unsigned, bool mine) {
 }
 int __popc(unsigned x) { return __builtin_popcount(x); }
 template <class T> T atomicAdd(T* at, T by) { return std::atomic_ref<T>(*at).fetch_add(by); }
+template <class T> T atomicCAS(T* at, T was, T now) {
+    std::atomic_ref<T>(*at).compare_exchange_strong(was, now);
+    return was;
+}
+long long __double_as_longlong(double x) { long long y; memcpy(&y, &x, 8); return y; }
+double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
+#define __constant__ static
 #define __global__
 #define __device__
 #define __forceinline__ inline
@@ -114,7 +121,9 @@ def compiled(*words: str) -> None:
     assert not built.returncode, built.stderr[:2000]
 
 
-def threaded(folder: Path, text: str, *kernels: tuple[str, int, str]) -> tuple[Any, ...]:
+def threaded(
+    folder: Path, text: str, *kernels: tuple[str, int, str], options: tuple[str, ...] = ()
+) -> tuple[Any, ...]:
     """Kernels of one text, in the place of `driver.kernels_of`; made once for a folder."""
     header = folder / "host.h"
     if not header.exists():

@@ -138,6 +138,8 @@ CASES: dict[str, LaunchCase] = {
         (draw(1, 2, 8, 16),), 1, 5,
     ),
     "bernoulli": (seeded(ad.bernoulli), (draw(4, 5) % 1,), 1, None),
+    "poisson": (seeded(lambda x: ad.poisson(x * x)), (draw(4, 5),), 3, None),
+    "gamma": (seeded(lambda x: ad._standard_gamma(x * x)), (draw(4, 5),), 3, None),
     "bernoulli of doubles": (
         seeded(ad.bernoulli), (draw(4, 5, dtype=np.float64) % 1,), 1, None
     ),

@@ -291,6 +291,8 @@ WITHIN = {
     "add_scaled",  # off the tape, in place on a GPU: tests/test_small_calls_on_a_gpu.py
     "batched",
     "bernoulli_drawn",  # of eager mode on a GPU: tests/launches_on_a_gpu.py
+    "poisson_drawn",
+    "standard_gamma_drawn",
     "sloped",
     "biased_convolution",  # the same: tests/convolutions_on_a_gpu.py
     "biased_convolution_transpose",

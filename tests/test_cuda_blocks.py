@@ -25,7 +25,9 @@ def xp(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
     """Arrays of the stand-in's, and squares of 4 by 4 threads."""
     folder = tmp_path_factory.getbasetemp()
     monkeypatch.setattr(blocks, "SIDE", 4)
-    monkeypatch.setattr(blocks, "kernels_of", lambda xp, *given: threaded(folder, *given))
+    monkeypatch.setattr(
+        blocks, "kernels_of", lambda xp, *given, **how: threaded(folder, *given, **how)
+    )
     blocks._kernels.cache_clear()
     yield Gpu(np)
     blocks._kernels.cache_clear()

@@ -36,7 +36,9 @@ def xp(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
     folder = tmp_path_factory.getbasetemp()
 
     for module in MODULES:
-        monkeypatch.setattr(module, "kernels_of", lambda xp, *given: threaded(folder, *given))
+        monkeypatch.setattr(
+            module, "kernels_of", lambda xp, *given, **how: threaded(folder, *given, **how)
+        )
     forget()
     yield Gpu(np)
     forget()

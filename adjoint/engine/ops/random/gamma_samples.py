@@ -13,6 +13,7 @@ from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.ops.random.random import draw
+from adjoint.engine.ops.random.tensor_parameters import by_place, drawn_law
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -42,11 +43,17 @@ STANDARD_GAMMA = elementwise(
 )
 
 
+STANDARD_GAMMA_DRAWN = drawn_law(STANDARD_GAMMA, "standard_gamma_drawn")
+
+
 @public(name="_standard_gamma")
 def standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Samples of the gamma distributions with the shapes in `input` and rate 1."""
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"_standard_gamma: not implemented for {input.dtype.name!r}")
+    out = by_place(STANDARD_GAMMA_DRAWN, "_standard_gamma", input, generator)
+    if out is not None:
+        return out
     shape = tuple(input.shape)
     words = draw("_standard_gamma", "bits", (), shape, dt.int64, input.device, generator)
     return STANDARD_GAMMA(words, input)

@@ -144,6 +144,39 @@ BERNOULLI_DRAWN: Record = composite(
 )
 
 
+def drawn_law(law: Record, name: str) -> Record:
+    """A law of words and a parameter, given a place in a stream: on a GPU one launch.
+
+    Its operands are the parameter, in rows of float32 or float64, seed and offset.
+    """
+
+    def by_words(x: Tensor, seed: Any, offset: Any) -> Tensor:
+        shape, device = tuple(x.shape), x.device
+        return law(
+            RANDOM(seed, offset, law="bits", args=(), shape=shape, dtype=dt.int64, device=device), x
+        )
+
+    return composite(
+        name, by_words, None, None, None, operands=("x", "seed", "offset"), fails="values",
+        fragment="device", by_table=lambda operands, params: True, given_a_draw=True,
+    )  # fmt: skip
+
+
+POISSON_DRAWN = drawn_law(POISSON, "poisson_drawn")
+
+
+def by_place(law: Record, name: str, x: Tensor, generator: Any) -> Tensor | None:
+    """Samples on a GPU in eager mode; None elsewhere, and where the tape follows them."""
+    array = x._array
+    if array.__class__ not in DEVICE_LAYOUTS or not CONTEXT.settled:
+        return None
+    followed = CONTEXT.grad_enabled and x.requires_grad
+    if followed or x.dtype not in (dt.float32, dt.float64) or not array.flags.c_contiguous:
+        return None
+    count = blocks(prod(x.shape), word_bits("bits", dt.int64))
+    return law(x, *generator_for(name, generator, x.device).draw(count))
+
+
 def _bernoulli(p: Tensor, generator: Any) -> Tensor:
     """1 with probabilities, else 0: row by row, however those lie."""
     at_once = p._array.__class__ in DEVICE_LAYOUTS and CONTEXT.settled
@@ -285,6 +318,9 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson-distributed counts of the rates in `input`."""
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"poisson: not implemented for {input.dtype.name!r}")
+    out = by_place(POISSON_DRAWN, "poisson", input, generator)
+    if out is not None:
+        return out
     return POISSON(_words("poisson", tuple(input.shape), input, generator), input)
 
 

@@ -92,9 +92,11 @@ class PackedLaunch:
             return int(self.run(*given) if self.cooperative else self.run(*given, None))
 
 
-def kernels_of(xp: Any, text: str, *kernels: tuple[str, int, str]) -> tuple[PackedLaunch, ...]:
+def kernels_of(
+    xp: Any, text: str, *kernels: tuple[str, int, str], options: tuple[str, ...] = ()
+) -> tuple[PackedLaunch, ...]:
     """Kernels of one text for the current GPU: of each its name, threads and arguments' layout."""
-    module = xp.RawModule(code=text)
+    module = xp.RawModule(code=text, options=options)
     return tuple(
         PackedLaunch(xp.cuda, module.get_function(name).kernel, threads, layout)
         for name, threads, layout in kernels

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.gpu.driver import PackedLaunch, kernels_of
 from adjoint.engine.backends.array.gpu.reports import REPORT, Report, fault_of
 from adjoint.engine.backends.array.kernels.random import portable
 from adjoint.engine.backends.array.kernels.random.philox import LOW, rounds_text
@@ -20,6 +21,7 @@ Array = Any
 # The key of the streams that words name; any fixed number will do (these are digits of pi).
 STREAMS = 0x243F6A8885A308D3
 SMALL_MEAN = 10.0
+INVERSES = 48  # of whole numbers by which a walk divides
 MOST_STEPS = 1000  # of a walk or of rejection; never met by finite parameters
 HALF_LOG_TAU = 0.91893853320467274178
 FACTORIAL = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
@@ -49,6 +51,8 @@ def preamble() -> str:
         "middle_top": of.middle[0], "middle_bottom": of.middle[1],
         "far_top": of.far[0], "far_bottom": of.far[1], "factorial_terms": FACTORIAL,
     }  # fmt: skip
+    inverses = ", ".join(repr(1 / k) for k in range(1, INVERSES))
+    placed = rounds_text("(unsigned int)seed", "(unsigned int)(seed >> 32)", "*first", "*second")
     return (
         "\n".join(horner(name, table) for name, table in tables.items())
         + f"""
@@ -89,6 +93,18 @@ __device__ double portable_exp(double x) {{
     return y * power_of_two(half) * power_of_two(whole - half);
 }}
 __device__ void drawn(word counter, unsigned int retry, word* first, word* second) {{{rounds}}}
+// A block of the stream that a seed names.
+__device__ void placed(word seed, word counter, word* first, word* second) {{
+    unsigned int retry = 0;
+    {placed}
+}}
+// x / k, rounded once: the product with a reciprocal, corrected by what is left.
+__constant__ double inverses[{INVERSES}] = {{0, {inverses}}};
+__device__ double over(double x, int k) {{
+    if (k >= {INVERSES}) return x / (double)k;
+    double about = x * inverses[k];
+    return fma(fma(-about, (double)k, x), inverses[k], about);
+}}
 __device__ double unit(word x) {{ return (double)(x >> 11) * {2.0**-53!r}; }}
 __device__ void centered(word x, double* q, double* r) {{
     long long k = (long long)x, distance = {(1 << 63) - 1}ll - ((k >> 63) ^ k);
@@ -126,7 +142,7 @@ __device__ double poisson_of(word id, double mean) {{
         for (int k = 0; k < {MOST_STEPS}; k++) {{
             if (!(uniform >= total)) break;
             count = (double)(k + 1);
-            term = term * (mean / (double)(k + 1));
+            term = term * over(mean, k + 1);
             total = total + term;
             if (term < 1e-18) uniform = -1.0;
         }}
@@ -227,6 +243,25 @@ LAWS = {
     "binomial": (("count", "chance"), "binomial_of(id, floor((double)count), (double)chance)"),
     "gamma": (("shape",), "gamma_of(id, (double)shape, least)"),
 }
+# One launch from a place in a stream: word i is half a block. `least` is of gamma's alone.
+DRAWN = """
+extern "C" __global__ void adjoint_drawn(
+    const KIND* given, long long n, word seed, word offset, word status, long long code, int bits,
+    double least, KIND* out)
+{
+    const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    word first, second;
+    placed(seed, offset + (i >> 1), &first, &second);
+    const word id = i & 1 ? second : first;
+    const KIND PARAMETER = given[i];
+    CHECK
+    out[i] = TEXT;
+}
+"""
+THREADS = 256
+KINDS = {"f": "float", "d": "double"}
+RATES = fault_of(RuntimeError(NEGATIVE_RATE))
 CHECKED = "if (!(mean >= 0)) report((unsigned long long*)status, code, bits, 0);"
 
 
@@ -258,9 +293,41 @@ def _sampled(xp: Any, name: str, words: Array, given: tuple[Array, ...], *rest: 
     return out.astype(dtype, copy=False)
 
 
+@lru_cache(maxsize=16)
+def _drawing(xp: Any, device: int, name: str, kind: str) -> PackedLaunch:
+    (parameter,), text = LAWS[name]
+    body = DRAWN
+    for word, meaning in (
+        ("PARAMETER", parameter), ("CHECK", CHECKED if name == "poisson" else ""),
+        ("TEXT", text), ("KIND", KINDS[kind]),
+    ):  # fmt: skip
+        body = body.replace(word, meaning)
+    kernel = "adjoint_drawn", THREADS, "PqQQQqidP"
+    return kernels_of(xp, REPORT + preamble() + body, kernel, options=("--fmad=false",))[0]
+
+
+def drawn(xp: Any, name: str, given: Array, seed: int, offset: int, least: float = 0.0) -> Array:
+    """Samples of a contiguous parameter in float32 or float64, from blocks of a stream on."""
+    out = xp.ndarray(given.shape, given.dtype)
+    if given.size:
+        launch = _drawing(xp, xp.cuda.runtime.getDevice(), name, given.dtype.char)
+        words: tuple[int, ...] = 0, 0, 0
+        report = None
+        if name == "poisson":
+            report = Report(xp, given.data.device_id, RATES)
+            words = report.words
+        launch(
+            -(-given.size // THREADS), given.data.ptr, given.size, seed, offset, *words, least,
+            out.data.ptr,
+        )  # fmt: skip
+        if report is not None:
+            report.look()
+    return out
+
+
 def poisson(xp: Any, words: Array, rate: Array) -> Array:
     """Counts of a rate each; one that is negative is reported (Note [late faults])."""
-    report = Report(xp, words.data.device_id, fault_of(RuntimeError(NEGATIVE_RATE)))
+    report = Report(xp, words.data.device_id, RATES)
     out = _sampled(xp, "poisson", words, (rate,), *report.words)
     report.look()
     return out

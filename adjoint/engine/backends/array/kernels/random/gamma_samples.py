@@ -17,16 +17,30 @@ from adjoint.engine.backends.array.kernels.random.distributions import unit
 from adjoint.engine.backends.array.kernels.random.philox import scattered
 from adjoint.engine.backends.array.kernels.random.tensor_parameters import reject
 from adjoint.engine.backends.array.kernels.special.scipy_functions import function
-from adjoint.engine.backends.array.table import lowers, on_device
-from adjoint.engine.ops.random.gamma_samples import STANDARD_GAMMA, STANDARD_GAMMA_GRAD
+from adjoint.engine.backends.array.table import lowers, lowers_on_gpu, on_device
+from adjoint.engine.ops.random.gamma_samples import (
+    STANDARD_GAMMA,
+    STANDARD_GAMMA_DRAWN,
+    STANDARD_GAMMA_GRAD,
+)
 
 Array = Any
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(80)
 
 
+def least_of(shape: Array) -> float:
+    """The least sample."""
+    return float(np.finfo(np.float64 if shape.dtype.itemsize == 8 else np.float32).tiny)
+
+
+@lowers_on_gpu(STANDARD_GAMMA_DRAWN)
+def standard_gamma_drawn(xp: Any, shape: Array, seed: int, offset: int) -> Array:
+    return device_samples.drawn(xp, "gamma", shape, seed, offset, least_of(shape))
+
+
 @lowers(STANDARD_GAMMA)
 def standard_gamma(xp: Any, words: Array, shape: Array) -> Array:
-    tiny = float(np.finfo(np.float64 if shape.dtype.itemsize == 8 else np.float32).tiny)
+    tiny = least_of(shape)
     if on_device(xp):
         return device_samples.gamma(xp, words, shape, tiny)
     full = np.broadcast_shapes(words.shape, shape.shape)

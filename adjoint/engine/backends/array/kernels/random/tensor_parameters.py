@@ -23,7 +23,7 @@ from adjoint.engine.backends.array.kernels.random.device_samples import (
 )
 from adjoint.engine.backends.array.kernels.random.distributions import below, centered, unit
 from adjoint.engine.backends.array.kernels.random.philox import scattered
-from adjoint.engine.backends.array.table import lowers, on_device
+from adjoint.engine.backends.array.table import lowers, lowers_on_gpu, on_device
 from adjoint.engine.ops.random.tensor_parameters import (
     BERNOULLI,
     BINOMIAL,
@@ -33,6 +33,7 @@ from adjoint.engine.ops.random.tensor_parameters import (
     NO_WEIGHTS,
     NORMAL,
     POISSON,
+    POISSON_DRAWN,
     room_of,
 )
 
@@ -161,6 +162,11 @@ def poisson(xp: Any, words: Array, rate: Array) -> Array:
         lambda where: poisson_by_rejection(xp, ids[where], means[where]),
     )
     return out.reshape(shape).astype(rate.dtype)
+
+
+@lowers_on_gpu(POISSON_DRAWN)
+def poisson_drawn(xp: Any, rate: Array, seed: int, offset: int) -> Array:
+    return device_samples.drawn(xp, "poisson", rate, seed, offset)
 
 
 def stirling_tail(xp: Any, k: Array) -> Array:
