@@ -112,7 +112,7 @@ class TritonTarget(Target):
         self.variant = f"rows of {rows}" if rows else ""
         # What is a loop of launches else; a loop's body and a fragment cannot call them.
         self.called = CALLED if self.sized and not rows else frozenset()
-        self.images: frozenset[tuple[int, ...]] = frozenset()  # shapes with channels last
+        self.ordered_images: frozenset[tuple[int, ...]] = frozenset()  # shapes with channels last
         self.levels: Levels = {}
         self.templates = {**self.plain, **convolution.templates(self, convolver)}
         self.long_attention = None if attender is None else LongAttention(self, attender)
@@ -132,7 +132,7 @@ class TritonTarget(Target):
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
         graph = pair_functions.paired(with_searches(made(graph)), self.dtypes)
-        self.images |= convolution.shapes_in_order(graph)
+        self.ordered_images |= convolution.shapes_in_order(graph)
         graph = loop_casts(spread(pixel_products(graph)))
         graph = pooling.with_taps(narrow(add_rows(choose_parts(graph))), self.device)
         if self.long_attention is not None:
@@ -146,7 +146,7 @@ class TritonTarget(Target):
 
     def order(self, value: Value) -> tuple[int, ...] | None:
         shape = value.spec.shape
-        return convolution.channels_last(len(shape)) if shape in self.images else None
+        return convolution.channels_last(len(shape)) if shape in self.ordered_images else None
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         return computes(name, compute, params)
