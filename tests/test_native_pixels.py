@@ -21,8 +21,9 @@ from adjoint.engine.backends.llvm.templates.convolution.pixels.pooling import (
     pools_pixels,
 )
 from adjoint.engine.backends.llvm.templates.convolution.pixels.sums import (
-    goes_by_pixels,
+    along_sums,
     pixel_sums,
+    pixel_way,
 )
 from adjoint.engine.backends.llvm.templates.product.tiles import has_wide_registers
 from adjoint.engine.compiler.memory.places import INPUT, Place, PlannedBuffer
@@ -100,11 +101,13 @@ def convolved(x: Any, weights: Any, params: Params, sizes: tuple[int, ...]) -> A
     return out
 
 
-def drawn(rng: Any) -> tuple[tuple[int, ...], tuple[int, ...], Params]:
+def drawn(rng: Any, alone: bool) -> tuple[tuple[int, ...], tuple[int, ...], Params]:
     """Shapes of images and weights, and a geometry with at least one window."""
     rank, groups = int(rng.integers(1, 3)), int(rng.choice([1, 1, 1, 2, 3]))
     channels = int(rng.choice([8, 11, 16, 31, 90]))
     rows = int(rng.choice([13, 16, 31, 45, 64, 130]))
+    if alone:  # each channel has a filter of its own
+        groups, channels, rows = rows, 1, 1
     kernel = tuple(int(n) for n in rng.integers(1, 5 if rank == 2 else 9, rank))
     params: Params = {
         "groups": groups,
@@ -121,11 +124,12 @@ def drawn(rng: Any) -> tuple[tuple[int, ...], tuple[int, ...], Params]:
 
 
 @wide
-@pytest.mark.parametrize("seed", range(24))
-def test_sums_of_pixels_are_those_of_float64(seed: int) -> None:
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_sums_of_pixels_are_those_of_float64(seed: int, alone: bool) -> None:
     rng = np.random.default_rng(seed)
     dtype = "float64" if seed % 8 == 7 else "float32"
-    images, kernel, params = drawn(rng)
+    images, kernel, params = drawn(rng, alone)
     x = in_pixels(rng.standard_normal(images).astype(dtype))
     weights = rng.standard_normal(kernel).astype(dtype)
     lines = [params[name] for name in ("stride", "padding", "dilation")]
@@ -137,10 +141,11 @@ def test_sums_of_pixels_are_those_of_float64(seed: int) -> None:
     row, channel = given.strides[:2]
     taps = TapWeights(given, groups, rows, kernel[1], row * rows, row, channel)
     phases = forward_phases(params, kernel[2:], sizes)
-    assert goes_by_pixels(source, taps, target, phases)
+    way = pixel_way(source, taps, target, phases)
+    assert way is (along_sums if alone else pixel_sums)
     known = {source.buffer: x.ctypes.data, given.buffer: weights.ctypes.data}
     known[target.buffer] = out.ctypes.data
-    run(pixel_sums(source, taps, target, phases), known, 1 + seed % 3)
+    run(way(source, taps, target, phases), known, 1 + seed % 3)
     expected = convolved(x, weights, params, sizes)
     scale = np.sqrt(np.prod(kernel[1:])) * (2e-6 if dtype == "float32" else 1e-14)
     np.testing.assert_allclose(out, expected, rtol=0, atol=4 * scale)
@@ -214,7 +219,7 @@ def test_images_lie_in_pixels_between_convolutions_by_kept_weights() -> None:
         ad.compile(model, backend=keep)(x)
     steps = plan_for(found[0], LLVM, Options()).steps
     names = [launch.function.split("_f32")[0] for step in steps for launch in launches_of(step)]
-    assert [names.count(n) for n in ("pixel_sums", "pixel_pool", "channel_sums")] == [2, 1, 1]
+    assert [names.count(n) for n in ("pixel_sums", "pixel_pool", "along_pixels")] == [2, 1, 1]
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 32, 32), (3, 3, 37, 41), (2, 3, 64, 29)])

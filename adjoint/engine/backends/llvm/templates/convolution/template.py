@@ -28,8 +28,7 @@ from adjoint.engine.backends.llvm.templates.convolution.narrow import (
     narrow_sums,
 )
 from adjoint.engine.backends.llvm.templates.convolution.pixels.sums import (
-    goes_by_pixels,
-    pixel_sums,
+    pixel_way,
 )
 from adjoint.engine.backends.llvm.templates.convolution.pointwise import (
     is_one_pixel,
@@ -113,16 +112,9 @@ def ends(setting: Setting, node: Node, layout: LayoutOf) -> bool:
     """Whether a convolution ends in whole vectors of its output channels (Note [pixels])."""
     x, given = node.inputs
     place = layout(given)
-    lasts = setting.lasts(place.buffer)
-    return lasts and by_pixels(node, layout(x), place, layout(node.outputs[0])) is not None
-
-
-def by_pixels(
-    node: Node, x: Place, place: Place, out: Place
-) -> tuple[TapWeights, list[Phase]] | None:
-    """The weights and phases of a convolution of pixels; None of others."""
-    weights, phases = described(node, place, out)
-    return (weights, phases) if goes_by_pixels(x, weights, out, phases) else None
+    weights, phases = described(node, place, layout(node.outputs[0]))
+    way = pixel_way(layout(x), weights, layout(node.outputs[0]), phases)
+    return setting.lasts(place.buffer) and way is not None
 
 
 def forward_with(
@@ -134,10 +126,12 @@ def forward_with(
     stored: bool,
 ) -> list[Launch] | None:
     """Launches of a convolution of pixels whose last write does more (Note [epilogues])."""
-    found = None if stored else by_pixels(node, *operands, out)
-    if found is None or not setting.lasts(operands[1].buffer):
+    x, place = operands
+    weights, phases = described(node, place, out)
+    way = pixel_way(x, weights, out, phases)
+    if stored or way is None or not setting.lasts(place.buffer):
         return None
-    return pixel_sums(operands[0], found[0], out, found[1], Ending(epilogue, stored))
+    return way(x, weights, out, phases, Ending(epilogue, stored))
 
 
 def transposed(
@@ -159,8 +153,9 @@ def convolve(
 ) -> list[Launch]:
     """Launches of all phases."""
     lasts = setting.lasts(weights.place.buffer)
-    if lasts and goes_by_pixels(x, weights, out, phases):
-        return pixel_sums(x, weights, out, phases)
+    by_pixels = pixel_way(x, weights, out, phases) if lasts else None
+    if by_pixels is not None:
+        return by_pixels(x, weights, out, phases)
     if len(phases) == 1 and suits(
         phases[0], x.shape[0], weights.rows, weights.channels, kind_of(out), lasts=lasts
     ):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,8 +13,16 @@ from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     tap_offsets,
 )
 from adjoint.engine.backends.llvm.templates.convolution.narrow import TapWeights
+from adjoint.engine.backends.llvm.templates.convolution.pixels import along_kernel, weights_kernel
 from adjoint.engine.backends.llvm.templates.convolution.pixels import sums_kernel as kernels
+from adjoint.engine.backends.llvm.templates.convolution.pixels.pieces_kernel import (
+    MOST_TAPS,
+    POSITIONS,
+    PixelForm,
+    PixelWords,
+)
 from adjoint.engine.backends.llvm.templates.convolution.windowed import (
+    KINDS,
     address,
     kind_of,
     parts_of,
@@ -33,6 +42,7 @@ from adjoint.engine.graph.sizes.extents import is_extent
 
 PIECES = 8  # work is dealt out in at least so many pieces, where it can be
 LEAST = 8  # channels that a pixel is read along
+TOGETHER = 2  # positions of a depthwise convolution
 FULL = 0.75  # of the lanes of strips, that have an output channel
 
 
@@ -60,7 +70,16 @@ def goes_by_pixels(x: Place, weights: TapWeights, out: Place, phases: list[Phase
         return False
     taps = max(len(tap_offsets(phase)) for phase in phases)
     full = fills_strips(weights.rows, outer_tile(kind_of(out)).lanes)
-    return weights.channels >= LEAST and 0 < taps <= kernels.MOST_TAPS and full
+    return weights.channels >= LEAST and 0 < taps <= MOST_TAPS and full
+
+
+def pixel_way(
+    x: Place, weights: TapWeights, out: Place, phases: list[Phase]
+) -> Callable[..., list[Launch]] | None:
+    """What makes the launches of a convolution by kept weights if its images are pixels."""
+    if goes_along_pixels(x, weights, out, phases):
+        return along_sums
+    return pixel_sums if goes_by_pixels(x, weights, out, phases) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +97,33 @@ def pixel_sums(
 ) -> list[Launch]:
     """Launches of all phases; only one phase may have an ending."""
     launches = []
+    vectors = vectors_of(weights.rows, outer_tile(kind_of(out)).lanes)
     for phase in phases:
-        strips, launch = in_strips(weights, phase, kind_of(out))
+        strips, launch = in_strips(weights, phase, kind_of(out), vectors)
         launches += [launch, multiply(x, weights, strips, out, phase, ending)]
     return launches
 
 
-def in_strips(weights: TapWeights, phase: Phase, kind: str) -> tuple[PixelStrips, Launch]:
-    """Weights into strips."""
+def in_strips(
+    weights: TapWeights, phase: Phase, kind: str, vectors: int
+) -> tuple[PixelStrips, Launch]:
+    """Weights into strips of so many vectors."""
     dtype, lanes = weights.place.buffer.dtype, outer_tile(kind).lanes
-    vectors = vectors_of(weights.rows, lanes)
     taps = [offset for offset, _ in tap_offsets(phase, weights.place.strides[2:])]
     count = parts_of(weights.rows, vectors * lanes)
     size = weights.groups * count * len(taps) * weights.channels * vectors * lanes
     buffer = PlannedBuffer(ARENA, dtype, size, name="strips")
-    zeros = PlannedBuffer(ARENA, dtype, weights.channels, name="zeros")
-    words = kernels.PixelWeightWords(
+    row = max(weights.channels, count * vectors * lanes)  # any pixel, of either kind of sums
+    zeros = PlannedBuffer(ARENA, dtype, row, name="zeros")
+    words = weights_kernel.PixelWeightWords(
         source=address(weights.place, weights.place.offset), target=Address(buffer),
         zeros=Address(zeros), rows=weights.rows, channels=weights.channels, taps=len(taps),
-        strips=count, pieces=weights.groups * count, row_step=weights.row_step,
+        strips=count, pieces=weights.groups * count, zero_count=row, row_step=weights.row_step,
         channel_step=weights.channel_step, group_step=weights.group_step,
     )  # fmt: skip
     launch = Launch(
         function=f"pixel_weights_{tiled(kind)}_{vectors}",
-        text=partial(kernels.weights_text, kind=kind, vectors=vectors),
+        text=partial(weights_kernel.weights_text, kind=kind, vectors=vectors),
         words=[*words.listed(), *taps],
         reads=(whole(weights.place.buffer),),
         writes=(whole(buffer), whole(zeros)),
@@ -112,6 +134,37 @@ def in_strips(weights: TapWeights, phase: Phase, kind: str) -> tuple[PixelStrips
     return PixelStrips(buffer, zeros, vectors, count), launch
 
 
+def along_sums(
+    x: Place, weights: TapWeights, out: Place, phases: list[Phase], ending: Ending | None = None
+) -> list[Launch]:
+    """Launches of a depthwise convolution that `goes_along_pixels`: all its filters are a group's
+    output channels, of one channel each."""
+    as_rows = replace(weights, groups=1, rows=weights.groups, row_step=weights.group_step)
+    strips, launch = in_strips(as_rows, phases[0], kind_of(out), along_vectors(weights, phases[0]))
+    return [launch, multiply(x, as_rows, strips, out, phases[0], ending, along=True)]
+
+
+def along_vectors(weights: TapWeights, phase: Phase) -> int:
+    """Vectors of channels in a strip, of which all weights are in registers."""
+    lanes = outer_tile(KINDS[weights.place.buffer.dtype.name]).lanes
+    most = max(1, along_kernel.IN_REGISTERS // len(tap_offsets(phase)))
+    return min(range(1, min(most, 4) + 1), key=lambda n: (rounded(weights.groups, n * lanes), -n))
+
+
+def goes_along_pixels(x: Place, weights: TapWeights, out: Place, phases: list[Phase]) -> bool:
+    """Whether each channel has a filter of its own, and channels of input and result lie innermost,
+    enough of them."""
+    numbers = (*x.shape, *x.strides, *out.shape, *out.strides, *weights.place.shape)
+    if any(map(is_extent, (*numbers, *weights.place.strides))) or not has_wide_registers():
+        return False
+    if len(x.shape) not in (3, 4) or not x.strides[1] == out.strides[1] == 1:
+        return False
+    if weights.rows != 1 or weights.channels != 1 or len(phases) != 1:
+        return False
+    full = weights.groups >= FULL * rounded(weights.groups, outer_tile(kind_of(out)).lanes)
+    return full and 0 < len(tap_offsets(phases[0])) <= along_kernel.MOST_TAPS
+
+
 def multiply(
     x: Place,
     weights: TapWeights,
@@ -119,14 +172,15 @@ def multiply(
     out: Place,
     phase: Phase,
     ending: Ending | None,
+    along: bool = False,
 ) -> Launch:
-    """The sums of one phase."""
+    """The sums of one phase; `along` pixels, each channel by its own weights."""
     kind, groups, rows, channels = kind_of(out), weights.groups, weights.rows, weights.channels
     lanes, vectors = outer_tile(kind).lanes, strips.vectors
     count = positions(phase, out.shape[0])
     # Cut by shape, never by the number of workers, so that results do not depend on it.
-    height = height_of(vectors, count)
-    most = kernels.POSITIONS // height * height
+    height = TOGETHER if along else height_of(vectors, count)
+    most = POSITIONS // height * height
     wanted = parts_of(PIECES, groups * strips.count)
     part = min(most, rounded(parts_of(count, wanted), height))
     position_parts = parts_of(count, part)
@@ -136,7 +190,8 @@ def multiply(
     pieces = groups * strip_parts * position_parts
     taps = [offset for _, offset in tap_offsets(phase, None, x.strides[2:])]
     tap_block, channel_block, turns = blocks_of(channels, len(taps), vectors, kind)
-    form = kernels.PixelForm(kind, vectors, height, turns, rows % (lanes * vectors) > 0, ending)
+    turns = len(taps) if along else turns
+    form = PixelForm(kind, vectors, height, turns, rows % (lanes * vectors) > 0, ending)
     begin, to, walk = walk_words(phase, x, out)
     plane = [(1, 0, 0, (0,))] * (2 - len(phase))
     lines = [
@@ -146,7 +201,7 @@ def multiply(
     (high, top, down, ys), (wide, left, across, xs) = [*plane, *lines]
     # A result of which only an epilogue's are written lies nowhere.
     target: Any = to if ending is None else 0
-    words = kernels.PixelWords(
+    words = PixelWords(
         begin, Address(strips.buffer), Address(strips.zeros), target, m=rows, channels=channels,
         taps=len(taps), positions=count, pieces=pieces, part=part, position_parts=position_parts,
         strip_part=strip_part, strip_parts=strip_parts, strip_count=strips.count,
@@ -168,8 +223,8 @@ def multiply(
         writes = [whole(ref.buffer) for _, ref in ending.epilogue.stores]
         label = (*label, "+" + "+".join(ending.epilogue.origin))
     return Launch(
-        function=f"pixel_sums_{tiled(kind)}_{form.name}",
-        text=partial(kernels.pixels_text, form=form),
+        function=f"{'along_pixels' if along else 'pixel_sums'}_{tiled(kind)}_{form.name}",
+        text=partial(along_kernel.along_text if along else kernels.pixels_text, form=form),
         words=[*words, *more, *entries],
         reads=tuple(reads),
         writes=tuple(writes),
