@@ -144,6 +144,39 @@ def is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(PACKAGE)
 
 
+_LIBRARIES = frozenset(
+    "adjoint builtins numpy ml_dtypes llvmlite cupy cupyx cupy_backends triton cuda nvidia".split()
+)
+
+
+def raised_outside(error: BaseException) -> bool:
+    """Whether an exception comes from a signal's handler or another thread, not from our own code.
+
+    Note [exceptions from outside]
+        A quick way that fails leaves a call to the ordinary one, which succeeds or says what is
+        wrong. But a handler (of a time limit, say) may raise anywhere: swallowed, the program would
+        go on as if there were no limit, and what was written already would be written twice. The
+        innermost frame of such an exception is the handler's, or its class is nobody's we call.
+
+    >>> try:
+    ...     [].index(1)
+    ... except ValueError as error:
+    ...     raised_outside(error)  # here, in a user's code
+    True
+    """
+    kind, frames = type(error), error.__traceback__
+    if _is_others(kind.__module__) or isinstance(error, TimeoutError):
+        return True
+    while frames is not None and frames.tb_next is not None:
+        frames = frames.tb_next
+    return frames is not None and _is_others(frames.tb_frame.f_globals.get("__name__") or "")
+
+
+def _is_others(module: str) -> bool:
+    root = module.partition(".")[0]
+    return root not in _LIBRARIES and root not in sys.stdlib_module_names
+
+
 class _Passed:
     """Where code lies that is nobody's own: the package, and libraries that call it back."""
 

@@ -33,6 +33,7 @@ from typing import Any
 
 from numpy import ndarray
 
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.tensor.storage import Storage
 
 # Where threads run at once reference counts mean less; other interpreters may have none.
@@ -88,10 +89,19 @@ def show(storage: Storage) -> None:
         EVENTS.latest = object()
 
 
-def doubt() -> None:
-    """Note that a write has been left by an exception: it may be done, and is not counted."""
+def doubt(*written: Storage) -> None:
+    """Note that a write has been left by an exception: it may be done, and is not counted.
+
+    Where the exception is not the operation's own, which would have been before the write, it
+    counts in the storages that were being written to.
+    """
     EVENTS.doubts += 1
     EVENTS.latest = object()
+    error = sys.exc_info()[1]
+    if error is not None and isinstance(error, Exception) and not raised_outside(error):
+        return
+    for storage in written:
+        storage.version += storage.version >= 0
 
 
 def _holders(holder: Any, name: str) -> int:

@@ -27,7 +27,7 @@ from adjoint.engine.backends.array.libraries.prepared import prepared_call
 from adjoint.engine.backends.array.quiet import QUIET, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.core.device import CPU, Device
-from adjoint.engine.core.errors import OutOfMemoryError
+from adjoint.engine.core.errors import OutOfMemoryError, raised_outside
 from adjoint.engine.core.operations.dispatch import PLAIN, bind_composite, with_plain_numbers
 from adjoint.engine.core.operations.families import device_of
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, HALF_DTYPES, HALVES
@@ -184,6 +184,8 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             check(record, operands, params)
         result = call(record, kernel, arrays, tuple(key), params)
     except Exception as error:
+        if raised_outside(error):
+            raise
         raise explain(record, operands, params, error) from error
     out = wrap(result) if result.__class__ is ndarray else wrap_results(result, np)
     if tracked and CONTEXT.grad_enabled:
@@ -301,7 +303,9 @@ def run_by_table(record: Record, operands: tuple[Any, ...], params: dict[str, An
         if not record.native_check and record.compose is None:
             check(record, operands, params)
         result = call(record, kernel, arrays, tuple(key), params)
-    except Exception:
+    except Exception as error:
+        if raised_outside(error):
+            raise
         return run_general(record, operands, params)  # which says what is wrong
     out = wrap_results(result, cupy())
     if followed:
@@ -323,7 +327,9 @@ def create_on_device(record: Record, operands: tuple[Any, ...], params: dict[str
         if not record.native_check:
             check(record, operands, params)
         result = call(record, kernel, [raw(x) for x in operands], (), params)
-    except Exception:
+    except Exception as error:
+        if raised_outside(error):
+            raise
         return run_general(record, operands, params)  # which says what is wrong
     return wrap(result)
 
@@ -430,6 +436,8 @@ def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
             check(record, (source,), params)
         result = kernel(array, **params)
     except Exception as error:
+        if raised_outside(error):
+            raise
         raise explain(record, (source,), params, error) from error
     return view_of(source, result, record, params)
 

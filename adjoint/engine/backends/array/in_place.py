@@ -13,6 +13,7 @@ from adjoint.engine.backends.array.gpu import faults
 from adjoint.engine.backends.array.memory.filling import zero_triangle
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations.large import (
     AT_ONCE,
     DEVICE_LAYOUTS,
@@ -66,7 +67,9 @@ def compute_into(record: Record, target: Any, other: Any, *more: Any) -> bool:
     if plan is None:
         try:
             plan = record.plans[key] = make_plan(record, [into, other], {})
-        except Exception:  # the operation says what is wrong
+        except Exception as error:  # the operation says what is wrong
+            if raised_outside(error):
+                raise
             return False
     if plan.casts is not None or plan.result != into.dtype:
         return False

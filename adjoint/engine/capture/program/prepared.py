@@ -24,6 +24,7 @@ from adjoint.engine.capture.program.ready import (
 )
 from adjoint.engine.capture.program.recipes import Making, tensor_on
 from adjoint.engine.capture.python.errors import Raised
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations.dispatch import mark_birth
 from adjoint.engine.core.state.context import CONTEXT, INFERENCE_VERSION
 from adjoint.engine.core.tree import unflatten
@@ -136,6 +137,8 @@ class PreparedCall:
         except (ArithmeticError, ValueError) as error:  # Python raises it where the function does
             if python is not None:
                 python.put_back()
+            if raised_outside(error):
+                raise
             raise Raised(error, by_program=True) from None
         inputs = ready.fixed.copy()
         for position in ready.windows:
@@ -159,13 +162,15 @@ class PreparedCall:
                 source.storage(leaves).version += count
         except BaseException as error:
             if targets:
-                doubt()
+                others = [source.storage(leaves) for source, _ in changes.written_others]
+                doubt(*changes.written, *others)
             if python is not None:
                 python.put_back()
             if (
                 not self.catches
                 or isinstance(error, MemoryError)
                 or not isinstance(error, Exception)
+                or raised_outside(error)
             ):
                 raise
             raise Raised(error, by_program=True) from None

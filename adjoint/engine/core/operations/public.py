@@ -17,6 +17,7 @@ from numpy import ndarray
 from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import DType, as_dtype
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations.autocast import FUNCTIONS
 from adjoint.engine.core.operations.dispatch import for_inference, mark_for_inference
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
@@ -465,7 +466,9 @@ def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], given: dict[st
             try:
                 taped = CONTEXT.grad_enabled and not small.unfollowed
                 result = HOOKS.meet_call(small.small, operands, kwargs, taped)
-            except Exception:  # as it is, it succeeds or says what is wrong
+            except Exception as error:  # as it is, it succeeds or says what is wrong
+                if raised_outside(error):
+                    raise
                 result = None
             if result is not None:
                 if CONTEXT.inferring:
@@ -552,11 +555,11 @@ def written_small(
     if small.small and storage.version >= 0 and array.flags.writeable:
         try:
             written = HOOKS.meet_into_small(small.small, operands, kwargs, CONTEXT.grad_enabled)
-        except Exception:  # as it is, it succeeds or says what is wrong
-            written = None
-        except BaseException:  # an interrupt: it may be written
-            storage.version += 1
-            raise
+        except BaseException as error:
+            if not isinstance(error, Exception) or raised_outside(error):
+                storage.version += 1  # an interrupt: it may be written
+                raise
+            written = None  # as it is, it succeeds or says what is wrong
         if written is not None:
             if written is not True:
                 array[...] = written._array

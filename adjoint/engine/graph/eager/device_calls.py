@@ -21,6 +21,7 @@ import numpy as np
 
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, LONG_LINE
 from adjoint.engine.core.operations.record import HOOKS
@@ -164,7 +165,9 @@ def tried(
             entry = entry_of(calls, given, own, call, wanted)
     except MemoryError:
         raise
-    except Exception:  # whatever it is, calls go on as before
+    except Exception as error:  # whatever it is, calls go on as before
+        if raised_outside(error):
+            raise
         return None
     finally:
         CONTEXT.__dict__.update(before)  # an interrupt may have left them

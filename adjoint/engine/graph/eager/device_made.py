@@ -18,6 +18,7 @@ from typing import Any
 
 from adjoint.engine.core.device import CURRENT_INDEX, Device
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -84,7 +85,9 @@ def tried(
         with own_warnings() as warned, CONTEXT.having(consulted=settings):
             made = function_of(calls, given, own, call)
             entry: Entry = HOOKS.small_entry(None, made, (), (given, own, True), of="tensors")
-    except Exception:  # whatever it is, the call itself succeeds or says what is wrong
+    except Exception as error:  # whatever it is, the call itself succeeds or says what is wrong
+        if raised_outside(error):
+            raise
         return None
     finally:
         CONTEXT.__dict__.update(before)  # an interrupt may have left them

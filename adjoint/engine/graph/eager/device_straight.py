@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from adjoint.engine.core.device import CURRENT_INDEX
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations.listing import every
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.small_calls import DRAWING, VIEWING, SmallCalls
@@ -107,7 +108,9 @@ def note(
             found = HOOKS.straight_entry(function, owned)
             if found is not None:
                 enlist_straight(calls, found)
-    except Exception:  # whatever it is, the call itself succeeds or says what is wrong
+    except Exception as error:  # whatever it is, the call itself succeeds or says what is wrong
+        if raised_outside(error):
+            raise
         return
     finally:
         CONTEXT.__dict__.update(before)  # an interrupt may have left them

@@ -23,6 +23,7 @@ from typing import Any
 from numpy import empty
 
 from adjoint.engine.core.device import CPU
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations.public import INPLACE, PUBLIC
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import FILLS, SmallCalls
@@ -132,7 +133,9 @@ def program_of(drawing: DrawCall) -> Callable[..., Arrays | None]:
             made = way(drawing, graph, places)
             if HOOKS.same_arrays(made(SEED, 0, *tensors), [want]):
                 break
-        except Exception:  # whatever it is, there is another way
+        except Exception as error:  # whatever it is, there is another way
+            if raised_outside(error):
+                raise
             continue
     else:
         raise Unfit
@@ -184,7 +187,9 @@ def found_draw(drawing: DrawCall) -> tuple[Any, tuple[int, ...], Any]:
         operands = [*drawing.tensors, SEED, 0]
         try:
             entry = HOOKS.small_draw(executable, inputs, operands, drawing.fills)
-        except Exception:  # it is too large, or has no rows for another reason
+        except Exception as error:  # it is too large, or has no rows for another reason
+            if raised_outside(error):
+                raise
             entry = None
     return executable, inputs, entry
 
@@ -273,11 +278,10 @@ def filling_of(drawing: DrawCall) -> Callable[..., Tensor | None]:
         seed, offset = source.draw(blocks)
         try:
             done = made(seed, offset, target, *others)
-        except Exception:
-            source.advance(-blocks)
-            raise
-        except BaseException:
-            doubt()
+        except BaseException as error:
+            doubt(storage)
+            if isinstance(error, Exception) and not raised_outside(error):
+                source.advance(-blocks)
             raise
         if not done:
             source.advance(-blocks)
@@ -371,6 +375,8 @@ def what_follows(
     try:
         rows: Callable[..., Arrays | None] = HOOKS.small_rows(after, following, given).run
         alike = HOOKS.same_arrays(rows(*given), kernels(*given))
-    except Exception:  # no rows, for whatever reason
+    except Exception as error:  # no rows, for whatever reason
+        if raised_outside(error):
+            raise
         return kernels
     return (lambda *given: tuple(rows(*given) or kernels(*given))) if alike else kernels

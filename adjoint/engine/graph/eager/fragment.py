@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.graph.eager.enlisted import Owned, enlist, enlist_on_device
@@ -122,7 +123,9 @@ class Fragment:
         self.is_settled = True
         try:
             entry = self.entry(numbers, owned)
-        except Exception:  # whatever it is, calls go on as before
+        except Exception as error:  # whatever it is, calls go on as before
+            if raised_outside(error):
+                raise
             return
         if entry is not None:
             enlist(owned[0], entry)

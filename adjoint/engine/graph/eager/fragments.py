@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from numpy import complex64, float64, ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
-from adjoint.engine.core.errors import warn_user
+from adjoint.engine.core.errors import raised_outside, warn_user
 from adjoint.engine.core.operations.large import COMPUTED, DEVICE_LAYOUTS, SEVERAL
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.state import switches
@@ -174,6 +174,8 @@ class Fragments:
         except MemoryError:
             raise
         except Exception as error:
+            if raised_outside(error):
+                raise
             warn_user(
                 f"{name_of(key)}: could not be compiled for many sizes, and is for each by itself, "
                 f"which is slower. {type(error).__name__}: {error}"

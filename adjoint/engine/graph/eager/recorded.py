@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.layout import last_strides
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
@@ -183,6 +184,8 @@ def recorded(
             hosts = [body.host(x) for x in numbers]
             out = body.run(fn, hosts)
     except Exception as error:  # as it is, it succeeds or says what is wrong
+        if raised_outside(error):
+            raise
         raise Unfit from error
     leaves, structure = flatten(out)
     rank = images.rank_of(tensors) if on_device else 0

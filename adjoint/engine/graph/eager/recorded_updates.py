@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy import ndarray
 
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
@@ -95,6 +96,8 @@ def compiled(
             body.numbered.update({id(stand_ins[k]): number for k, number in counters.items()})
             body.run(rule, stand_ins, body.given)
     except Exception as error:  # as it is, it succeeds or says what is wrong
+        if raised_outside(error):
+            raise
         raise Unfit from error
     finally:
         CONTEXT.__dict__.update(before)  # an interrupt may have left them

@@ -26,6 +26,7 @@ from typing import Any
 from numpy import ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS, DType
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.layout import MemoryFormat
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.operations.small_calls import (
@@ -188,7 +189,9 @@ def entry_of(
             elif entry is None and all(is_small(x, calls, calls.name in PICKING) for x in tensors):
                 make = entry_of_draw if calls.name in DRAWING else entry_of_new
                 entry = make(calls, tensors, given, call)
-    except Exception:  # whatever it is, calls go on as before
+    except Exception as error:  # whatever it is, calls go on as before
+        if raised_outside(error):
+            raise
         return None
     finally:
         CONTEXT.__dict__.update(before)  # an interrupt may have left them

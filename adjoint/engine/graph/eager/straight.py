@@ -27,6 +27,7 @@ from typing import Any
 from numpy import ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS, float32, float64
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations.large import HALVES, LOOPED
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.return_types import all_types
@@ -97,7 +98,9 @@ class Straight:
         def attempted(*arrays: Any) -> tuple[Any, ...] | None:
             try:
                 results = iter(kernels(*arrays))
-            except Exception:
+            except Exception as error:
+                if raised_outside(error):
+                    raise
                 return None  # as it is, it succeeds or says what is wrong
             return tuple([next(results) if there else None for there in gaps])
 
@@ -118,7 +121,9 @@ class Straight:
         try:
             rows = make(arrays)  # type: ignore[misc]
             results = rows.run(*arrays)
-        except Exception:  # whatever it is, calls go on as before
+        except Exception as error:  # whatever it is, calls go on as before
+            if raised_outside(error):
+                raise
             return None
         if results is None or not HOOKS.same_arrays(results, self.kernels(*arrays)):
             return None
@@ -217,7 +222,9 @@ class StraightPrograms:
                     enlisted.enlist(owner, found)
         try:
             return program(arrays)
-        except Exception:
+        except Exception as error:
+            if raised_outside(error):
+                raise
             return None  # as it is, it succeeds or says what is wrong
 
     def forget(self) -> None:
@@ -247,7 +254,9 @@ def straight_program(
             fn = partial(with_copies, fn, handed)
         program = recorded(tensors, fn, of_call, as_is)
         results = program.kernels(*[t._array for t in tensors])
-    except Exception:  # whatever it is, calls go on as before
+    except Exception as error:  # whatever it is, calls go on as before
+        if raised_outside(error):
+            raise
         return None
     finally:
         CONTEXT.__dict__.update(before)  # an interrupt may have left them

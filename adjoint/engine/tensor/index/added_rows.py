@@ -115,7 +115,7 @@ def _written(target: Tensor, write: Callable[..., bool], *arguments: Any) -> boo
         target._storage.version += 1
         return True
     except BaseException:
-        doubt()
+        doubt(target._storage)
         raise
 
 

@@ -284,7 +284,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         else:
             _write_indexed(target, value, picks)
     except BaseException:
-        doubt()
+        doubt(self._storage)
         raise
 
 

@@ -231,7 +231,7 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
                     self._storage.version += 1
                     return self
             except BaseException:
-                doubt()
+                doubt(self._storage)
                 raise
     return update("masked_scatter_", self, masked_scatter, mask, source)
 

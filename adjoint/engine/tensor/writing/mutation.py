@@ -79,7 +79,7 @@ def update(
                 target._storage.version += 1
                 return target
         except BaseException:
-            doubt()
+            doubt(target._storage)
             raise
     elif _is_large(name, target, args):
         try:
@@ -87,7 +87,7 @@ def update(
                 target._storage.version += 1
                 return target
         except BaseException:
-            doubt()
+            doubt(target._storage)
             raise
     since = HOOKS.sequence_now()
     result = compute(target, *args, **kwargs)
@@ -203,7 +203,7 @@ def overwrite(target: Tensor, array: Any, source: Any) -> None:
         HOOKS.array.copy_into(array, source)
         target._storage.version += 1
     except BaseException:
-        doubt()
+        doubt(target._storage)
         raise
 
 

@@ -123,7 +123,7 @@ def update_many(
             for i in rows:
                 targets[i]._storage.version += 1
         except BaseException:
-            doubt()
+            doubt(*(targets[i]._storage for i in rows))
             raise
     rest = [[targets[i], *(column[i] for column in others)] for i in alone]
     for_each(rule, rest, elementwise=True)
