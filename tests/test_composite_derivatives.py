@@ -293,6 +293,7 @@ WITHIN = {
     "bernoulli_drawn",  # of eager mode on a GPU: tests/launches_on_a_gpu.py
     "poisson_drawn",
     "standard_gamma_drawn",
+    "rfft_several",  # the same, off the tape
     "sloped",
     "biased_convolution",  # the same: tests/convolutions_on_a_gpu.py
     "biased_convolution_transpose",

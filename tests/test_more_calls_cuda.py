@@ -65,6 +65,52 @@ CLOSE: dict[str, tuple[Call, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
+def complexes(*shape: int, dtype: Any = np.complex64) -> Any:
+    return (normal(*shape) + 1j * normal(*shape)).astype(dtype)
+
+
+def both_ways(name: str, **how: Any) -> Call:
+    """A transform and what undoes it, in each normalisation."""
+
+    def run(x: Any) -> Any:
+        outs = []
+        for norm in ("backward", "forward", "ortho"):
+            there = getattr(ad.fft, name)(x, norm=norm, **how)
+            outs += [there, getattr(ad.fft, f"i{name}")(there, norm=norm, **how)]
+        return tuple(ad.view_as_real(y) if y.is_complex() else y for y in outs)
+
+    return run
+
+
+CLOSE |= {
+    "fft": (both_ways("fft"), (complexes(3, 40, 33),)),
+    "fft of doubles": (both_ways("fft"), (complexes(64, dtype=np.complex128),)),
+    "fft of reals": (both_ways("fft"), (normal(40, 32),)),
+    "fft along the first": (both_ways("fft", dim=0), (complexes(24, 5, 7),)),
+    "fft between": (both_ways("fft", dim=1), (complexes(5, 16, 6),)),
+    "fft of columns": (lambda x: both_ways("fft")(x.t()), (complexes(20, 24),)),
+    "fft of a part": (lambda x: both_ways("fft")(x.reshape(-1)[1:33]), (complexes(20, 24),)),
+    "fft2": (both_ways("fft2"), (complexes(3, 4, 12, 18),)),
+    "fft2 in another order": (both_ways("fft2", dim=(2, 1)), (complexes(3, 12, 18),)),
+    "fft2 apart": (both_ways("fft2", dim=(0, 2)), (complexes(6, 12, 18),)),
+    "fftn of four": (both_ways("fftn"), (complexes(3, 4, 5, 6),)),
+    "rfft": (both_ways("rfft", n=32), (normal(5, 32),)),
+    "rfft of a part": (lambda x: ad.view_as_real(ad.fft.rfft(x[1:])), (normal(34),)),
+    "rfft of odd length": (
+        lambda x: ad.view_as_real(ad.fft.rfft(x)),
+        (normal(5, 33, dtype=np.float64),),
+    ),
+    "rfft along the first": (both_ways("rfft", n=10, dim=0), (normal(10, 7),)),
+    "rfft2": (both_ways("rfft2"), (normal(4, 3, 16, 18),)),
+    "rfft2 of doubles": (both_ways("rfft2"), (normal(16, 18, dtype=np.float64),)),
+    "rfft2 in another order": (both_ways("rfft2", dim=(-1, -2)), (normal(2, 16, 18),)),
+    "rfft2 of columns": (lambda x: both_ways("rfft2")(x.transpose(1, 2)), (normal(2, 16, 18),)),
+    "rfftn": (both_ways("rfftn"), (normal(6, 5, 4),)),
+    "rfftn of four": (both_ways("rfftn"), (normal(3, 6, 5, 4),)),
+    "rfft2 resized": (lambda x: ad.view_as_real(ad.fft.rfft2(x, s=(9, 20))), (normal(2, 16, 18),)),
+}
+
+
 def whole(most: int, *shape: int) -> Any:
     return rng.integers(0, most, shape)
 
@@ -98,6 +144,15 @@ EXACT: dict[str, tuple[Call, tuple[Any, ...]]] = {
         (whole(4, 3000).astype(np.float32),),
     ),
     "unique, all": (every("unique"), (whole(500, 300, 200),)),
+    "poisson again and again": (
+        lambda x: tuple(ad.poisson(x.abs() * 4) for _ in range(40)), (normal(60, 70),)
+    ),
+    "poisson of doubles": (lambda x: ad.poisson(x.abs() * 30), (normal(60, 70, dtype=np.float64),)),
+    "poisson of halves": (lambda x: ad.poisson(x.abs().half() * 30), (normal(60, 70),)),
+    "poisson of columns": (lambda x: ad.poisson(x.abs().t()), (normal(60, 70),)),
+    "poisson of nothing": (lambda x: ad.poisson(x), (normal(0),)),
+    "gamma": (lambda x: ad._standard_gamma(x.abs() * 3), (normal(60, 70),)),
+    "gamma of doubles": (lambda x: ad._standard_gamma(x.abs()), (normal(61, dtype=np.float64),)),
     "histogram": (lambda x: ad.histc(x, 50), (normal(300, 70),)),
     "histogram of doubles": (lambda x: ad.histc(x, 9000), (normal(300, 70, dtype=np.float64),)),
     "histogram of what is the same": (lambda x: ad.histc(x * 0 + 3, 7), (normal(90),)),
@@ -113,12 +168,13 @@ EXACT: dict[str, tuple[Call, tuple[Any, ...]]] = {
 }  # fmt: skip
 GRADIENTS = (
     "cholesky of 33, float64", "upper cholesky", "qr of 100 by 17, reduced, float64",
-    "a triangle of 64 with 65, float64", "inverse by cholesky",
+    "a triangle of 64 with 65, float64", "inverse by cholesky", "rfft2 of doubles",
 )  # fmt: skip
 
 
 def results(name: str, device: str, *, gradients: bool) -> list[Any]:
     fn, given = (CLOSE | EXACT)[name]
+    ad.manual_seed(3)
     leaves = [ad.tensor(x).to(device).requires_grad_(gradients) for x in given]
     out = fn(*leaves)
     found = list(out) if isinstance(out, tuple) else [out]
@@ -154,6 +210,40 @@ def test_each_nan_is_one_of_its_own_in_rows() -> None:
     assert values[0].tolist() == [1, 2]
     assert counts.tolist() == [2, 1, 1, 1]
     assert inverse.tolist() == [1, 0, 3, 2, 0]
+
+
+def test_a_rate_that_is_none_is_told_when_somebody_waits() -> None:
+    with pytest.raises(RuntimeError, match="Poisson rate"):
+        ad.poisson(ad.tensor([1.0, -1.0], device="cuda")).cpu()
+
+
+def test_samples_with_gradients() -> None:
+    x = ad.tensor(normal(50)).abs().cuda().requires_grad_()
+    assert ad.autograd.grad(ad.poisson(x).sum(), x)[0].abs().sum() == 0
+    y = x.detach().cpu().requires_grad_()
+    found = []
+    for leaf in (x, y):
+        ad.manual_seed(4)
+        found.append(ad.autograd.grad(ad._standard_gamma(leaf).sum(), leaf)[0].cpu())
+    ad.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+def test_transforms_on_several_streams() -> None:
+    """A plan has room to work in, which two streams do not share."""
+    xs = [ad.tensor(complexes(64, 10007)).cuda() for _ in range(3)]  # a prime: it needs room
+    want = [ad.fft.fft(x).cpu() for x in xs]
+    streams = [ad.cuda.Stream() for _ in xs]
+    for s in streams:
+        s.wait_stream(ad.cuda.current_stream())
+    outs = []
+    for _ in range(3):
+        outs = []
+        for x, s in zip(xs, streams, strict=True):
+            with ad.cuda.stream(s):
+                outs.append(ad.fft.fft(x))
+    ad.cuda.synchronize()
+    for out, w in zip(outs, want, strict=True):
+        ad.testing.assert_close(out.cpu(), w, rtol=1e-3, atol=1e-2)
 
 
 def test_what_cannot_be_counted_is_told() -> None:

@@ -18,9 +18,11 @@ from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import composite, linear, primitive
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec, wrap_dim
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.join import cat
 
 if TYPE_CHECKING:
@@ -76,6 +78,19 @@ IRFFT: Record = linear(
     fragment="computed",
     pulled="computed",
     by_library=True,
+)
+
+
+# RFFT_SEVERAL(x, dims, norm): RFFT along the last of some dimensions and FFT along the others; in
+# eager mode on a GPU one transform of cuFFT's.
+RFFT_SEVERAL: Record = composite(
+    "rfft_several",
+    lambda x, dims, norm: FFT(
+        RFFT(x, dim=dims[-1], norm=norm), dims=dims[:-1], inverse=False, norm=norm
+    ),
+    operands=("x",),
+    fragment="device",
+    by_table=lambda operands, params: True,
 )
 
 
@@ -315,11 +330,23 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     return half.conj()
 
 
+def _is_one_plan(x: Tensor, dims: Dims, lengths: Sequence[int]) -> bool:
+    """Whether several dimensions on a GPU, as long as they are, are transformed off the tape."""
+    if len(dims) == 1 or x._array.__class__ not in DEVICE_LAYOUTS or not CONTEXT.settled:
+        return False
+    if CONTEXT.grad_enabled and x.requires_grad:
+        return False
+    as_they_are = all(n in (-1, x.shape[d]) for d, n in zip(dims, lengths, strict=True))
+    return as_they_are and x.numel() > 0
+
+
 def _rfft_n(name: str, input: Any, s: Any, dim: Any, norm: Any) -> Tensor:
     x = _real(name, input)
     dims, lengths = _plan(name, x, s, dim)
     _need_axis(name, dims)
     mode = _norm(name, norm)
+    if _is_one_plan(x, dims, lengths):
+        return RFFT_SEVERAL(x, dims=dims, norm=mode)
     half = _to_half(name, x, dims[-1], lengths[-1], mode)
     return _c2c(name, half, dims[:-1], lengths[:-1], inverse=False, n=mode)
 

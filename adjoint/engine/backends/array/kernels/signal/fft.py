@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.table import lowers, on_device, row_major
+from adjoint.engine.backends.array.kernels.signal import plans
+from adjoint.engine.backends.array.table import lowers, lowers_on_gpu, on_device, row_major
 from adjoint.engine.ops.shape import frames
 from adjoint.engine.ops.signal import fft
 
@@ -43,6 +44,10 @@ def doubled(x: Array) -> Array:
 def fft_(xp: Any, x: Array, dims: tuple[int, ...], inverse: bool, norm: Any) -> Array:
     if not x.size:
         return x.copy()
+    if on_device(xp):
+        found = plans.transformed(xp, x, "whole", dims, inverse=inverse, norm=norm)
+        if found is not None:
+            return found
     if is_small(xp, x):
         out = doubled(x)
         for dim in reversed(dims):
@@ -69,7 +74,17 @@ def rfft(xp: Any, x: Array, dim: int, norm: Any) -> Array:
         out = _empty(xp, x, dim, x.shape[dim] // 2 + 1, np.complex128)
         np.fft.rfft(doubled(x), axis=dim, norm=norm, out=out)
         return out.astype(np.result_type(x, np.complex64), copy=False)
+    if on_device(xp) and (found := plans.transformed(xp, x, "half", (dim,), norm=norm)) is not None:
+        return found
     return row_major(xp, library(xp).rfft(x, axis=dim, norm=norm))
+
+
+@lowers_on_gpu(fft.RFFT_SEVERAL)
+def rfft_several(xp: Any, x: Array, dims: tuple[int, ...], norm: Any) -> Array:
+    found = plans.transformed(xp, x, "half", dims, norm=norm)
+    if found is not None:
+        return found
+    return fft_(xp, rfft(xp, x, dims[-1], norm), dims[:-1], inverse=False, norm=norm)
 
 
 @lowers(fft.IRFFT)
@@ -79,6 +94,10 @@ def irfft(xp: Any, x: Array, dim: int, n: int, norm: Any) -> Array:
     if is_small(xp, x):
         out = np.fft.irfft(doubled(x), n, dim, norm, out=_empty(xp, x, dim, n, np.float64))
         return out.astype(x.real.dtype, copy=False)
+    if on_device(xp):
+        found = plans.transformed(xp, x, "back", (dim,), last=n, norm=norm)
+        if found is not None:
+            return found
     return row_major(xp, library(xp).irfft(x, n, axis=dim, norm=norm))
 
 
