@@ -60,7 +60,7 @@ def cufft(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {name: name[6:] for name, _ in plans.TYPES.values()}
     module = SimpleNamespace(cufft=SimpleNamespace(PlanNd=PlanNd, **names))
     monkeypatch.setattr(plans, "beside_cupy", lambda xp, name: module)
-    monkeypatch.setattr(plans, "_PLANS", plans.Plans())
+    monkeypatch.setattr(plans, "_PLANS", plans.KeptTransforms())
     made.clear()
 
 

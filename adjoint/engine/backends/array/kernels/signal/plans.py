@@ -30,14 +30,14 @@ TYPES = {
 }  # fmt: skip
 
 
-class Plans(threading.local):
+class KeptTransforms(threading.local):
     """This thread's plans, the latest last."""
 
     def __init__(self) -> None:
         self.kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
 
 
-_PLANS = Plans()
+_PLANS = KeptTransforms()
 
 
 def _plan(xp: Any, kind: str, lengths: tuple[int, ...], columns: int, batch: int) -> Any:
