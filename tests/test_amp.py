@@ -30,6 +30,52 @@ def test_products_are_lowered_and_losses_are_not() -> None:
     assert (x @ x).dtype is ad.float32
 
 
+def test_what_is_asked_for_into_a_tensor_has_its_precision() -> None:
+    x = ad.full((2, 2), 1.001)
+    with ad.autocast("cpu"):
+        for out in (ad.mm(x, x, out=ad.empty(2, 2)), ad.bmm(x[None], x[None], out=ad.empty(0))):
+            assert ad.allclose(out.reshape(2, 2), ad.full((2, 2), 2 * 1.001**2), rtol=1e-6)
+
+
+def test_custom_functions_cast_all_they_are_given() -> None:
+    """Functions with a `setup_context` have no context in front of their operands."""
+    seen: list[Any] = []
+
+    @ad.amp.custom_fwd(device_type="cpu", cast_inputs=ad.float32)
+    def forward(x: Any, y: Any, rest: Any) -> Any:
+        seen.extend(v.dtype for v in (x, y, rest["z"]))
+        return x @ y
+
+    half = ad.ones(2, 2, dtype=ad.bfloat16)
+    with ad.autocast("cpu"):
+        assert forward(half, half, {"z": half}).dtype is ad.float32
+    assert seen == [ad.float32] * 3
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_lstm_is_lowered_as_a_whole(compiled: bool) -> None:
+    """On the CPU; one with projected states, or over uneven sequences, is not."""
+    x = ad.randn(5, 3, 4)
+    uneven = ad.nn.utils.rnn.pack_sequence([x[:, 0], x[:3, 1]])
+    for network, given, wanted in (
+        (ad.nn.LSTM(4, 6, 2, bidirectional=True), x, ad.bfloat16),
+        (ad.nn.LSTM(4, 6, proj_size=2), x, None),
+        (ad.nn.LSTM(4, 6), uneven, ad.float32),
+        (ad.nn.LSTM(4, 6).double(), x.double(), ad.float64),
+    ):
+        if compiled and given is uneven:
+            continue  # sequences are packed inside of compiled functions
+        call = ad.compile(network) if compiled else network
+        with ad.autocast("cpu"):
+            out, (_, cells) = call(given)
+        assert cells.dtype is (wanted or ad.float32)
+        full, _ = network(given)
+        out, full = (v.data if given is uneven else v for v in (out, full))
+        assert ad.allclose(out.to(full.dtype), full, atol=0.02)
+        out.float().sum().backward()
+        assert all(p.grad.dtype is p.dtype for p in network.parameters())
+
+
 # PyTorch's documentation of autocast on GPUs ("CUDA Op-Specific Behavior"), name by name; modules
 # stand under the function they call.
 DOCUMENTED = {

@@ -149,3 +149,12 @@ def test_an_independent_of_ones_own_expands() -> None:
     expanded = one.expand((3,))
     assert (type(expanded), expanded.batch_shape, expanded.event_shape) == (Passing, (3,), (2,))
     assert expanded.base_dist._validate_args is False
+
+
+def test_the_mode_of_a_density_without_bound() -> None:
+    """Every corner of the simplex is one: the first is named, as PyTorch does."""
+    rows = ad.tensor([[0.6, 0.8, 0.9], [0.8, 0.9, 0.6], [2.0, 3.0, 1.0]])
+    mode = ad.distributions.Dirichlet(rows).mode
+    assert mode.tolist()[:2] == [[1.0, 0.0, 0.0]] * 2
+    assert mode[2].tolist() == pytest.approx([1 / 3, 2 / 3, 0.0])
+    assert ad.distributions.Beta(0.7, 0.9).mode.item() == 1.0

@@ -17,6 +17,12 @@ from adjoint.data.transforms import Normalize
 from adjoint.engine.core.errors import place_of, users_instruction, users_place
 from adjoint.training import Trainer
 
+
+def bags(offsets: list[int]) -> Any:
+    """Sums of two rows, by where bags begin."""
+    return ad.nn.functional.embedding_bag(ad.tensor([0, 1]), ad.ones(3, 2), ad.tensor(offsets))
+
+
 CASES: dict[str, tuple[Any, type[Exception], str]] = {
     "shapes": (lambda: ad.ones(2, 3) + ad.ones(4), RuntimeError, r"add.*size.*3.*4"),
     "matmul": (lambda: ad.ones(2, 3) @ ad.ones(2, 3), RuntimeError, r"matmul.*\(2, 3\)"),
@@ -64,6 +70,10 @@ CASES: dict[str, tuple[Any, type[Exception], str]] = {
     "fill with nothing": (lambda: ad.full((2,), None), TypeError, "must be Number, not NoneType"),
     "no tensor": (lambda: ad.nonzero(1), TypeError, "must be Tensor, not int"),
     "tensors in a list": (lambda: ad.tensor([ad.ones(2)]), ValueError, "only one element"),
+    "words": (lambda: ad.tensor([["a"]]), ValueError, "too many dimensions 'str'"),
+    "a word": (lambda: ad.tensor("a"), TypeError, "invalid data type 'str'"),
+    "bags from elsewhere": (lambda: bags([1, 2]), RuntimeError, r"offsets\[0\] has to be 0"),
+    "bags beyond": (lambda: bags([0, 3]), RuntimeError, r"offsets\[-1\] can not be greater.*2"),
     "overflow": (lambda: ad.tensor([300], dtype=ad.uint8), RuntimeError, "uint8 without overflow"),
     "not a number": (lambda: ad.tensor([float("nan")], dtype=ad.int32), RuntimeError, "overflow"),
     "complex to real": (lambda: ad.tensor([1j], dtype=ad.float32), TypeError, "complex"),

@@ -464,9 +464,7 @@ def custom_fwd(
         context._fwd_used_autocast = False
         with autocast(device_type, enabled=False):
             return fwd(
-                context,
-                *_cast(args[1:], device_type, cast_inputs),
-                **_cast(kwargs, device_type, cast_inputs),
+                *_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs)
             )
 
     return forward

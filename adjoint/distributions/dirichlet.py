@@ -8,6 +8,7 @@ from adjoint.distributions import constraints
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.numeric_limits import finfo
+from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.ops.random.gamma_samples import standard_gamma
 from adjoint.engine.tensor.tensor import Tensor
@@ -58,11 +59,10 @@ class Dirichlet(ExponentialFamily):
     def mode(self) -> Tensor:
         above = (self.concentration - 1).clamp(min=0.0)
         mode = above / above.sum(-1, keepdim=True)
+        # Without bound at every corner: the first is as good as any, and PyTorch's.
         flat = (self.concentration < 1).all(-1, keepdim=True)
-        categories = self.concentration.shape[-1]
-        top = self.concentration.argmax(-1, keepdim=True)
-        corner = mode.new_zeros(mode.shape).scatter(-1, top, 1.0)
-        return where(flat.expand(mode.shape) & (categories > 0), corner, mode)
+        corner = arange(mode.shape[-1], device=mode.device).eq(0).to(mode.dtype)
+        return where(flat, corner, mode)
 
     @property
     def variance(self) -> Tensor:

@@ -72,7 +72,7 @@ class QuantizedTensor:
     def q_per_channel_scales(self) -> Tensor:
         """The scales of channels."""
         self._want_many("q_per_channel_scales")
-        return self._scale
+        return self._scale.to(ad.float64)
 
     def q_per_channel_zero_points(self) -> Tensor:
         """The zero points of channels."""

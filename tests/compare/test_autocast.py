@@ -13,6 +13,14 @@ import adjoint as ad
 torch: Any = pytest.importorskip("torch")
 pytestmark = [pytest.mark.compare, pytest.mark.filterwarnings("ignore")]
 
+
+def even(network: Any) -> Any:
+    """A network whose parameters are 0.1, 0.2, ... and want no gradients."""
+    for number, parameter in enumerate(network.parameters(), 1):
+        parameter.requires_grad_(False).fill_(number / 10)
+    return network
+
+
 # (library, float32 matrix, bfloat16 matrix, vector) -> tensor or tensors
 EXPRESSIONS: dict[str, Callable[..., Any]] = {
     "matmul": lambda t, a, b, v: t.matmul(a, a),
@@ -78,6 +86,27 @@ EXPRESSIONS: dict[str, Callable[..., Any]] = {
     "inverse": lambda t, a, b, v: t.linalg.inv(a),
     "double": lambda t, a, b, v: a.double() @ a.double(),
     "in_place": lambda t, a, b, v: a.clone().add_(b),
+    "out": lambda t, a, b, v: t.mm(a, a, out=t.empty(3, 3)),
+    "out_of_a_batch": lambda t, a, b, v: t.bmm(a[None], a[None], out=t.empty(1, 3, 3)),
+    "out_of_a_sum": lambda t, a, b, v: t.addmm(a, a, a, out=t.empty(3, 3)),
+    "out_of_halves": lambda t, a, b, v: t.mm(b, b, out=t.empty(3, 3, dtype=t.bfloat16)),
+    "lstm": lambda t, a, b, v: even(t.nn.LSTM(3, 4))(a[None])[0],
+    "lstm_of_halves": lambda t, a, b, v: even(t.nn.LSTM(3, 4))(b[None])[0],
+    "lstm_both_ways": lambda t, a, b, v: even(t.nn.LSTM(3, 4, 2, bidirectional=True))(a[None])[1][
+        1
+    ],
+    "lstm_projected": lambda t, a, b, v: even(t.nn.LSTM(3, 4, proj_size=2))(a[None])[1][1],
+    "lstm_packed": lambda t, a, b, v: (
+        even(t.nn.LSTM(3, 4))(t.nn.utils.rnn.pack_sequence([a, a]))[0].data
+    ),
+    "lstm_packed_unevenly": lambda t, a, b, v: (
+        even(t.nn.LSTM(3, 4))(t.nn.utils.rnn.pack_sequence([a, a[:2]]))[0].data
+    ),
+    "lstm_double": lambda t, a, b, v: even(t.nn.LSTM(3, 4)).double()(a[None].double())[0],
+    "gru": lambda t, a, b, v: even(t.nn.GRU(3, 4))(a[None])[0],
+    "custom_fwd": lambda t, a, b, v: t.amp.custom_fwd(
+        lambda x: x @ x, device_type="cpu", cast_inputs=t.float32
+    )(b),
     "max_pool": lambda t, a, b, v: t.nn.functional.max_pool1d(b[None], 2),
     "avg_pool2d": lambda t, a, b, v: t.nn.functional.avg_pool2d(b[None], 2),
     "interpolate": lambda t, a, b, v: t.nn.functional.interpolate(b[None, None], scale_factor=2),

@@ -33,6 +33,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("Chi2", {"df": P}),
     ("InverseGamma", {"concentration": P + 2, "rate": P.T.copy()}),
     ("Dirichlet", {"concentration": P + 0.5}),
+    ("Dirichlet", {"concentration": np.array([[0.6, 0.8], [0.8, 0.6]])}),
     ("Beta", {"concentration1": P, "concentration0": P.T.copy()}),
     ("StudentT", {"df": P, "loc": REAL, "scale": P}),
     ("FisherSnedecor", {"df1": P + 2, "df2": P + 5}),

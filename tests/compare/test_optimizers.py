@@ -86,7 +86,7 @@ def trajectory(lib: Any, name: str, kwargs: dict[str, Any], dtype: Any, steps: i
 
 @pytest.mark.parametrize(("name", "kwargs"), list(cases()))
 def test_trajectory(name: str, kwargs: dict[str, Any]) -> None:
-    steps = 7 if name == "LBFGS" else STEPS  # each up to twenty iterations
+    steps = 3 if name == "LBFGS" else STEPS
     want = trajectory(torch, name, kwargs, torch.float64, steps)
     got = trajectory(ad, name, kwargs, torch.float64, steps)
     tolerance = LOOSE.get(name, 1e-7)

@@ -82,6 +82,8 @@ def _leaf_dtypes(data: Any) -> set[DType]:
         kinds = set(map(type, data))
         if kinds <= _NUMBERS:
             return {dt.of_scalar(kind()) for kind in kinds}
+        if data and isinstance(data[0], str):
+            raise ValueError("tensor: too many dimensions 'str': letters are no numbers")
         return set().union(*map(_leaf_dtypes, data))
     if isinstance(data, (np.ndarray, np.generic)):
         if data.dtype not in DTYPE_OF:

@@ -278,8 +278,11 @@ def _adapted(
         try:
             if policies is None or CONTEXT.autocast is None:
                 result = fn(*args, **kwargs)
-            else:
+            elif target is None:
                 result = CONTEXT.autocast.call(policies, fn, args, kwargs, again)
+            else:  # what is asked for into a tensor is asked for in its precision
+                with CONTEXT.having(autocast=None):
+                    result = fn(*args, **kwargs)
         except (AttributeError, TypeError) as error:
             if asks and not OVERRIDES.active and overriding(args, kwargs):
                 OVERRIDES.enlist()  # the first value of a class of its own

@@ -232,6 +232,19 @@ def _check_factors(factors: Tensor, input: Tensor, weight: Tensor, mode: str) ->
         )
 
 
+def _check_offsets(first: int, last: int, length: int) -> None:
+    if first:
+        raise RuntimeError(
+            "embedding_bag: offsets[0] has to be 0, i.e., the first sequence in the mini-batch has "
+            f"to start from position 0. However, got {first}"
+        )
+    if last > length:
+        raise RuntimeError(
+            f"embedding_bag: offsets[-1] can not be greater than input's length {length} but got "
+            f"offsets[-1] of {last}"
+        )
+
+
 def _check_bags(
     input: Tensor, weight: Tensor, offsets: Any, mode: str, per_sample_weights: Any
 ) -> None:
@@ -320,6 +333,8 @@ def embedding_bag(
         index = index.reshape(-1)
     else:
         begins = _check_index("embedding_bag", offsets, "offsets")
+        if CONTEXT.settled and begins.device is CPU and begins.shape[0]:
+            _check_offsets(int(begins[0]), int(begins[-1]), index.shape[0])
         if include_last_offset:
             if not begins.shape[0]:
                 raise RuntimeError(

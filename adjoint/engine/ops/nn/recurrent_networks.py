@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import uint8
+from adjoint.engine.core.dtype import bfloat16, float32, uint8
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
@@ -347,6 +347,12 @@ def run(
 
     `states` may be a function that makes zeros, which is not called where nobody reads them.
     """
+    if CONTEXT.autocast is not None and cell == "LSTM" and not _grows(sizes):
+        lowered = _lowered(input, states, params, num_layers * (1 + bidirectional))
+        if lowered is not None:
+            options = (has_biases, num_layers, dropout, train, bidirectional)
+            with CONTEXT.having(autocast=None):
+                return run(cell, lowered[0], sizes, lowered[1], lowered[2], *options)
     if CHOOSE.get(input.device.type) is not None:
         drops = bool(dropout) and train and num_layers > 1
         if drops and CONTEXT.capture is None:
@@ -361,6 +367,32 @@ def run(
         CELLS[cell], input, sizes, states() if callable(states) else states, params, has_biases,
         num_layers, dropout, train, bidirectional,
     )  # fmt: skip
+
+
+def _grows(sizes: list[int] | None) -> bool:
+    """Whether sequences of a packed one differ in length."""
+    return sizes is not None and bool(sizes) and sizes[0] != sizes[-1]
+
+
+def _lowered(
+    x: Tensor, states: State | Callable[[], State], params: Sequence[Tensor], count: int
+) -> tuple[Tensor, State, Sequence[Tensor]] | None:
+    """What autocast casts of an LSTM over even sequences on the CPU; None where it does not.
+
+    PyTorch's CPUs have such a layer as one function of oneDNN's, which autocast lowers, while it
+    leaves cells, other networks, uneven sequences and projected states as they are.
+    """
+    active: Any = CONTEXT.autocast
+    setting = active.settings.cpu
+    is_meant = x.device.type == "cpu" and setting.enabled and setting.dtype is bfloat16
+    projected = len(params) // count % 2 == 1
+    if not is_meant or projected or x.dtype not in (float32, bfloat16) or 0 in x.shape:
+        return None
+    given = [x, *(states() if callable(states) else states), *params]
+    if not all(map(is_tensor, given)):
+        return None
+    cast, *rest = active.cast_each(given, bfloat16, "cpu")
+    return cast, tuple(rest[: -len(params)]), rest[-len(params) :]
 
 
 def _of_layer(states: State | Callable[[], State], here: slice) -> State:
