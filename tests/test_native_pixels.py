@@ -24,6 +24,10 @@ from adjoint.engine.backends.llvm.templates.convolution.pixels.sums import (
     along_sums,
     pixel_sums,
     pixel_way,
+    vectors_of,
+)
+from adjoint.engine.backends.llvm.templates.convolution.pixels.winograd import (
+    winograd_pixel_sums,
 )
 from adjoint.engine.backends.llvm.templates.product.tiles import has_wide_registers
 from adjoint.engine.compiler.memory.places import INPUT, Place, PlannedBuffer
@@ -37,6 +41,7 @@ wide = pytest.mark.skipif(not has_wide_registers(), reason="registers are not of
 DTYPES = {"float32": dt.float32, "float64": dt.float64}
 MARGIN = 64  # elements on either side of what is made, that are nobody's to write
 UNWRITTEN = -7.0
+LARGE = 1e38  # four of which are no number of float32
 Params = dict[str, Any]
 
 
@@ -149,6 +154,39 @@ def test_sums_of_pixels_are_those_of_float64(seed: int, alone: bool) -> None:
     expected = convolved(x, weights, params, sizes)
     scale = np.sqrt(np.prod(kernel[1:])) * (2e-6 if dtype == "float32" else 1e-14)
     np.testing.assert_allclose(out, expected, rtol=0, atol=4 * scale)
+    check_margins(memory)
+
+
+@wide
+@pytest.mark.parametrize("odd", [None, np.inf, -np.inf, np.nan, LARGE])
+@pytest.mark.parametrize("seed", range(6))
+def test_points_of_pixels_make_the_same_sums(seed: int, odd: float | None) -> None:
+    rng = np.random.default_rng(seed)
+    groups, channels = int(rng.choice([1, 2])), int(rng.choice([4, 7, 16, 33, 200]))
+    rows = int(rng.choice([13, 16, 45, 64, 130]))
+    pads, kernel = rng.integers(0, 3, (2, 2)), (groups * rows, channels, 3, 3)
+    images = (int(rng.integers(1, 4)), groups * channels, *map(int, rng.integers(3, 20, 2)))
+    x = in_pixels(rng.standard_normal(images).astype(np.float32))
+    weights = (rng.standard_normal(kernel) / 3).astype(np.float32)
+    if odd is not None:
+        some = rng.integers(0, x.size, 1 if abs(odd) < np.inf else 4)
+        x[np.unravel_index(some, images)] = odd
+    params: Params = {"groups": groups, "stride": (1, 1), "dilation": (1, 1)}
+    params["padding"] = tuple((int(a), int(b)) for a, b in pads)
+    sizes = tuple(n + sum(pad) - 2 for n, pad in zip(images[2:], params["padding"], strict=True))
+    memory, out = guarded((images[0], kernel[0], *sizes), np.float32)
+    source, given, target = place_of(x), place_of(weights), place_of(out)
+    row, channel = given.strides[:2]
+    taps = TapWeights(given, groups, rows, channels, row * rows, row, channel)
+    (phase,) = forward_phases(params, (3, 3), sizes)
+    known = {source.buffer: x.ctypes.data, given.buffer: weights.ctypes.data}
+    known[target.buffer] = out.ctypes.data
+    vectors = vectors_of(rows, 16)
+    run(winograd_pixel_sums(source, taps, target, phase, vectors, None), known, 1 + seed % 3)
+    with np.errstate(all="ignore"):
+        expected = convolved(x, weights, params, sizes)
+    scale = np.sqrt(channels * 9) * 1e-5
+    np.testing.assert_allclose(out, expected, rtol=1e-4 if odd == LARGE else 0, atol=scale)
     check_margins(memory)
 
 

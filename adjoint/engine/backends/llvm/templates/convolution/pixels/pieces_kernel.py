@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
@@ -75,24 +75,39 @@ class PixelForm:
 class PixelKernel(ABC):
     """Writes a kernel whose pieces are some positions, some strips and one group."""
 
+    words: ClassVar[type[PixelWords]] = PixelWords
+    word: PixelWords
+
     def __init__(self, form: PixelForm) -> None:
         self.form, self.kind, self.item = form, form.kind, width(form.kind) // 8
         self.lanes = outer_tile(form.kind).lanes
         self.columns = form.vectors * self.lanes  # of a strip
         self.w = w = CodeWriter()
-        self.word = word = PixelWords.read_by(w)
+        self.word = word = self.words.read_by(w)
         self.source, self.strips, self.target = map(
             w.pointer, (word.source, word.strips, word.target)
         )
-        end, count = form.ending, PixelWords.word_count()
+        end, count = form.ending, self.words.word_count()
         self.ending = None if end is None else EndingWriter(w, end.epilogue, count)
         more = 0 if end is None else len(end.words)
         self.taps = w.at("%args", "i64", w.whole(count + more))
         self.pixels = w.reserve("i64", MOST_TAPS * FILLED)  # of each tap, addresses
         self.places, self.outs, self.at = (w.reserve("i64", FILLED) for _ in range(3))
         coordinates = [w.whole(0), w.whole(0), w.whole(LOW + 1), w.whole(1)]
-        steps = (word.source_steps, word.target_steps, coordinates)
-        self.walk = PositionWalk(w, word.sizes, steps)
+        tables = [
+            (self.places, word.source_steps), (self.outs, word.target_steps),
+            (self.at, coordinates), *self.tables(),
+        ]  # fmt: skip
+        self.filled = [table for table, _ in tables]
+        self.walk = PositionWalk(w, word.sizes, [steps for _, steps in tables])
+
+    def tables(self) -> list[tuple[str, Sequence[V]]]:
+        """Further tables of positions, and their steps: of examples, of coordinates."""
+        return []
+
+    def begin(self, count: V) -> object:
+        """Before the strips of a piece."""
+        return None
 
     @abstractmethod
     def strip(self, weights: str, m: V, count: V, put: Put) -> None:
@@ -111,9 +126,10 @@ class PixelKernel(ABC):
         count = w.least(word.positions - first, word.part)
         # Whole vectors, and then whole tiles, which may end behind those.
         filled = (count + (AT_ONCE + self.form.rows - 1)).quotient(w.whole(AT_ONCE)) * AT_ONCE
-        self.walk.fill((self.places, self.outs, self.at), first, filled, first + count)
+        self.walk.fill(self.filled, first, filled, first + count)
         source = word.source + group * word.group_source * self.item
         w.loop(0, filled, lambda j: self.look_up(source, j), step=AT_ONCE)
+        self.begin(count)
         target = w.at(self.target, self.kind, group * word.group_target)
         begin = strip_part * word.strip_part
         stop = w.least(begin + word.strip_part, word.strip_count)
@@ -168,17 +184,20 @@ class Put:
 
     def row(self, sums: Sequence[V], j: V) -> None:
         """The sums of a position."""
+        start = self.kernel.w.load(self.kernel.outs, "i64", j)
+        self.at(sums, start, self.first + j)
+
+    def at(self, sums: Sequence[V], start: V, number: V) -> None:
+        """Sums of a position that has this number, and lies there in the result."""
         kernel = self.kernel
         w, ending = kernel.w, kernel.ending
-        start = w.load(kernel.outs, "i64", j) if ending is None else None
         for v, x in enumerate(sums):
             channel = self.m + v * kernel.lanes
             mask = None
             if kernel.form.masked:
                 mask = w.lanes_below(kernel.word.m - channel, kernel.lanes)
-            if start is None:
-                assert ending is not None
-                ending.write(x, self.first + j, self.group + channel, mask)
+            if ending is not None:
+                ending.write(x, number, self.group + channel, mask)
             elif mask is None:
                 w.store(x, self.target, start + channel)
             else:

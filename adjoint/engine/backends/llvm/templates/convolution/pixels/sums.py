@@ -21,6 +21,10 @@ from adjoint.engine.backends.llvm.templates.convolution.pixels.pieces_kernel imp
     PixelForm,
     PixelWords,
 )
+from adjoint.engine.backends.llvm.templates.convolution.pixels.winograd import (
+    winograd_pixel_sums,
+    wins,
+)
 from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     KINDS,
     address,
@@ -98,6 +102,8 @@ def pixel_sums(
     """Launches of all phases; only one phase may have an ending."""
     launches = []
     vectors = vectors_of(weights.rows, outer_tile(kind_of(out)).lanes)
+    if len(phases) == 1 and wins(phases[0], weights, out):
+        return winograd_pixel_sums(x, weights, out, phases[0], vectors, ending)
     for phase in phases:
         strips, launch = in_strips(weights, phase, kind_of(out), vectors)
         launches += [launch, multiply(x, weights, strips, out, phase, ending)]
