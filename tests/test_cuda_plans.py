@@ -83,7 +83,7 @@ def test_as_numpy(way: str, shape: Any, dims: Any, norm: Any, single: bool) -> N
     lasts = (12, 13) if way == "back" else (0,)
     for last in lasts:
         for inverse in (False, True) if way == "whole" else (False,):
-            found = plans.transformed(
+            found: Any = plans.transformed(
                 Gpu(np), there, way, dims, last=last, inverse=inverse, norm=norm
             )
             if way == "whole":

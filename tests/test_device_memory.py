@@ -362,9 +362,14 @@ def test_pieces_that_went_back_a_short_while_ago_may_stay(
 ) -> None:
     """A step whose sizes do not fit into one another's places takes what it lacks, once."""
     monkeypatch.setattr(device_memory, "SPARE", 64 * UNIT)
-    counts, back = counts_of(INDEX), []
-    give_back = pools.give_back
-    monkeypatch.setattr(pools, "give_back", lambda: (back.append(None), give_back()))
+    back: list[int] = []
+    counts, give_back = counts_of(INDEX), pools.give_back
+
+    def noted() -> None:
+        back.append(0)
+        give_back()
+
+    monkeypatch.setattr(pools, "give_back", noted)
 
     def step() -> tuple[int, int]:
         most = pools.serve(100 * UNIT)  # what is used at a time

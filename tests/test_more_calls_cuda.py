@@ -235,7 +235,7 @@ def test_transforms_on_several_streams() -> None:
     streams = [ad.cuda.Stream() for _ in xs]
     for s in streams:
         s.wait_stream(ad.cuda.current_stream())
-    outs = []
+    outs: list[Any] = []
     for _ in range(3):
         outs = []
         for x, s in zip(xs, streams, strict=True):

@@ -308,7 +308,9 @@ def test_functions_fetched_before_a_class_was_made_ask_it() -> None:
 
 
 def test_a_member_that_is_replaced_and_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, shown, x = vars(ad.Tensor)["dim"], ad.Tensor.dim, ad.ones(2, 2)
+    plain: Any = vars(ad.Tensor)["dim"]
+    shown: Any = ad.Tensor.dim
+    x: Any = ad.ones(2, 2)
     monkeypatch.setattr(ad.Tensor, "dim", lambda self: 7)
     assert (x.dim(), ad.Tensor.dim(x), ad.ones(1).as_subclass(Tagged).dim()) == (7, 7, 7)
     ad.Tensor.dim = shown  # type: ignore[method-assign]

@@ -89,6 +89,7 @@ class FunctionNode(TapeNode):
 
     __slots__ = ("ctx", "function", "in_specs", "out_specs", "results")
     is_written_by_users = True
+    versions: list[int]
 
     def __init__(
         self, function: type[Function], ctx: FunctionCtx, edges: list[Edge | None]

@@ -31,6 +31,7 @@ class ProgramNode(TapeNode):
     """One call of a program: its backward graph, the residuals, and how to do it all again."""
 
     __slots__ = ("derivative", "given", "inputs", "leaves", "parts", "residuals", "spoiled")
+    versions: list[int]
 
     def __init__(
         self,

@@ -356,8 +356,8 @@ def run(
     if CHOOSE.get(input.device.type) is not None:
         drops = bool(dropout) and train and num_layers > 1
         if drops and CONTEXT.capture is None:
-            options = (has_biases, num_layers, dropout, bidirectional)
-            return _run_dropping(cell, input, sizes, states, params, *options)
+            layers = (has_biases, num_layers, dropout, bidirectional)
+            return _run_dropping(cell, input, sizes, states, params, *layers)
         first = () if callable(states) else states
         kind = (first, params, has_biases, num_layers, bidirectional)
         network = None if drops else _chosen(cell, input, sizes, *kind)

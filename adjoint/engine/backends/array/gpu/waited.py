@@ -39,7 +39,7 @@ class WaitedNumbers:
             if len(_TOLD.by_stream) >= KEPT:
                 _TOLD.by_stream.clear()
             memory = xp.cuda.alloc_pinned_memory(8 * MOST)
-            words = (ctypes.c_longlong * MOST).from_address(memory.ptr)
+            words: Any = (ctypes.c_longlong * MOST).from_address(memory.ptr)
             known = _TOLD.by_stream[key] = int(memory.ptr), words, memory
         self.address, self.words, _ = known
 

@@ -48,9 +48,9 @@ def _plan(xp: Any, kind: str, lengths: tuple[int, ...], columns: int, batch: int
         _PLANS.kept.move_to_end((*key, batch))
         return plan
     cufft = beside_cupy(xp, "cupy.cuda").cufft
-    if columns == 1:
-        inner, outer = (None, 1, 1), (None, 1, 1)
-    else:  # each next element is a row further
+    inner: tuple[tuple[int] | None, int, int] = None, 1, 1
+    outer = inner
+    if columns > 1:  # each next element is a row further
         (n,) = lengths
         half = n // 2 + 1
         inner = (half if kind in ("CUFFT_C2R", "CUFFT_Z2D") else n,), columns, 1

@@ -8,6 +8,7 @@ Note [along pixels]
 
 from __future__ import annotations
 
+from functools import partial
 from typing import final
 
 from adjoint.engine.backends.llvm.runtime.library import Text
@@ -45,7 +46,7 @@ class AlongKernel(PixelKernel):
                 if r == 0:
                     put.row(sums, j)
                 else:
-                    w.when(j + r < count, lambda r=r, sums=sums: put.row(sums, j + r))
+                    w.when(j + r < count, partial(put.row, sums, j + r))
 
         w.loop(0, count, some, step=form.rows)
 

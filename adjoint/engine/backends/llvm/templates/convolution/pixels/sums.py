@@ -199,12 +199,12 @@ def multiply(
     turns = len(taps) if along else turns
     form = PixelForm(kind, vectors, height, turns, rows % (lanes * vectors) > 0, ending)
     begin, to, walk = walk_words(phase, x, out)
-    plane = [(1, 0, 0, (0,))] * (2 - len(phase))
-    lines = [
+    plane: list[Any] = [(1, 0, 0, (0,))] * (2 - len(phase))
+    lines: list[Any] = [
         (n, at.start, at.step, [t for _, t in at.taps])
         for n, at in zip(x.shape[2:], phase, strict=True)
     ]
-    (high, top, down, ys), (wide, left, across, xs) = [*plane, *lines]
+    (high, top, down, ys), (wide, left, across, xs) = plane + lines
     # A result of which only an epilogue's are written lies nowhere.
     target: Any = to if ending is None else 0
     words = PixelWords(

@@ -17,6 +17,7 @@ Note [pixels]
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import final
 
 from adjoint.engine.backends.llvm.runtime.library import Text
@@ -114,7 +115,7 @@ class SumsKernel(PixelKernel):
         def finish() -> None:
             for r in range(form.rows):
                 some = totals[r * form.vectors : (r + 1) * form.vectors]
-                w.when(j + r < count, lambda r=r, some=some: put.row(some, j + r))
+                w.when(j + r < count, partial(put.row, some, j + r))
 
         w.either(last, finish, keep)
 

@@ -24,6 +24,11 @@ from adjoint.engine.backends.llvm.templates.convolution.winograd.images import (
     tile_grid,
     tile_steps,
 )
+from adjoint.engine.backends.llvm.templates.convolution.winograd.images_kernel import (
+    OUT,
+    POINTS,
+    SIDE,
+)
 from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
@@ -71,7 +76,7 @@ def winograd_pixel_sums(
     lanes = outer_tile(kind).lanes
     columns = vectors * lanes
     strips = parts_of(m, columns)
-    size = groups * strips * kernels.POINTS * channels * columns
+    size = groups * strips * POINTS * channels * columns
     buffer = PlannedBuffer(ARENA, out.buffer.dtype, size, name="points")
     zeros = PlannedBuffer(ARENA, out.buffer.dtype, rounded(channels, lanes), name="zeros")
     offsets = filter_offsets(phase, weights.place.strides[2:])
@@ -102,7 +107,7 @@ def winograd_pixel_sums(
     form = PixelForm(kind, vectors, rows, turns, m % columns > 0, ending)
     high, wide = out.shape[2:]
     down, across = phase
-    taps = [(i, j) for i in range(kernels.SIDE) for j in range(kernels.SIDE)]
+    taps = [(i, j) for i in range(SIDE) for j in range(SIDE)]
     steps = x.strides[2:]
     entries = [n for i, j in taps for n in (i, j, i * steps[0] + j * steps[1])]
     target: Any = address(out, out.offset) if ending is None else 0
@@ -112,12 +117,12 @@ def winograd_pixel_sums(
         pieces=groups * strip_parts * tile_parts, part=part, position_parts=tile_parts,
         strip_part=strip_part, strip_parts=strip_parts, strip_count=strips, tap_block=1,
         channel_block=channels, group_source=channels, group_target=m, height=x.shape[2],
-        width=x.shape[3], starts=[down.low, across.low], steps=[kernels.OUT, kernels.OUT],
+        width=x.shape[3], starts=[down.low, across.low], steps=[OUT, OUT],
         sizes=spread(tile_grid(phase)), source_steps=tile_steps(x), target_steps=tile_steps(out),
         weights=given, group_weights=weights.group_step, row_weights=weights.row_step,
         channel_weights=weights.channel_step, line_target=out.strides[2],
         step_target=out.strides[3], high=high, wide=wide,
-        numbers=[high * wide, 0, kernels.OUT * wide, kernels.OUT],
+        numbers=[high * wide, 0, OUT * wide, OUT],
     ).listed()  # fmt: skip
     reads = [x.buffer, weights.place.buffer, buffer, zeros]
     writes = [out.buffer]
