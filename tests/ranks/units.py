@@ -134,6 +134,8 @@ class Writing(nn.Module):
         with ad.no_grad():
             if self.how == "in place":
                 self.weight.mul_(2)
+            elif self.how == "data":
+                self.weight.view(-1).data[:2].zero_()
             elif self.how == "replaced":
                 self.weight = nn.Parameter(ad.zeros(4, 3))
         return x @ self.weight.t()
@@ -141,7 +143,8 @@ class Writing(nn.Module):
 
 def check_writes_of_forward(rank: int, size: int) -> None:
     """They would be lost, so they are refused; the parts stay as they were."""
-    for how, compiled in (("in place", False), ("in place", True), ("replaced", False)):
+    hows = [("in place", False), ("in place", True), ("data", False), ("replaced", False)]
+    for how, compiled in hows:
         model = fully_shard(Writing(how))
         call = ad.compile(model) if compiled else model
         with pytest.raises(RuntimeError, match="wrote to parameter 'weight'"):

@@ -38,6 +38,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.watching import count_data
 from adjoint.nn.modules.module import Module
 
 
@@ -202,6 +203,7 @@ class GatheredUnit:
         whole = self.gather()
         versions = [w._storage.version for w in whole]
         for place, parameter in zip(self.places, whole, strict=True):
+            count_data(parameter._storage)  # or `weight.data.zero_()` would be lost unseen
             place.put_whole(parameter)
         self.inside = True
         try:

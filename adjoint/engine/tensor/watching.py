@@ -45,9 +45,10 @@ COUNTED: bool = (
 class MemoryStorages:
     """What storages on one memory have in common."""
 
-    __slots__ = ("joins", "shown")
+    __slots__ = ("counted", "joins", "shown")
 
     def __init__(self) -> None:
+        self.counted = False  # whether `.data` too counts its writes
         self.joins = 0  # how often there was one storage more
         self.shown = False  # whether somebody else may write there
 
@@ -87,6 +88,17 @@ def show(storage: Storage) -> None:
     if not sharing.shown:
         sharing.shown = True
         EVENTS.latest = object()
+
+
+def count_data(storage: Storage) -> None:
+    """Have writes through `.data` count as others do: somebody has to know of every one."""
+    _sharing(storage).counted = True
+
+
+def counts_data(storage: Storage) -> bool:
+    """Whether writes through `.data` are to count."""
+    sharing: MemoryStorages | None = getattr(storage, "sharing", None)
+    return sharing is not None and sharing.counted
 
 
 def doubt(*written: Storage) -> None:

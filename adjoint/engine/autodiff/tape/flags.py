@@ -11,7 +11,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import LONG, Tensor, alias_noted, meta_of, sync_view, wrap
-from adjoint.engine.tensor.watching import join
+from adjoint.engine.tensor.watching import counts_data, join
 
 
 @method
@@ -102,6 +102,8 @@ def _get_data(self: Tensor) -> Tensor:
     """The same elements, off the tape and with a version of its own: writes go unseen."""
     storage = self._storage
     if CONTEXT.capture is not None or storage.level is not None or storage.trace is not None:
+        return self.detach()
+    if counts_data(storage):
         return self.detach()
     out = wrap(self._array)
     out._chain = self._chain if len(self._chain) < LONG else self.detach()._chain
