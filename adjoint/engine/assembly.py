@@ -458,6 +458,14 @@ def vjp(*args: Any) -> Any:
 HOOKS.vjp = vjp
 
 
+def pull_on_tape(*args: Any) -> Any:
+    """The rules of a node on the tape; loads what makes programs of them."""
+    return brought("adjoint.engine.graph.higher.rules").pull_on_tape(*args)
+
+
+HOOKS.pull_on_tape = pull_on_tape
+
+
 def load_networks() -> None:
     """Import the families behind nn.functional, without the rest of those that wait."""
     if not _Done.networks:

@@ -252,7 +252,8 @@ class Backward:
                 results = self.step(node, grads)
             if early:
                 claim_shared(results)
-            self.send(node.edges, results)
+            edges = node.edges if not node.leads_by_results else led(node.edges, results)
+            self.send(edges, results)
             if early:
                 self.count_edges(node, early)
         alone = self.targets is None and self.accumulate and self.arrived is None
@@ -493,6 +494,11 @@ class Backward:
         if extra is not None:
             for hook in tuple(extra.hooks.values()):
                 self.ask(hook, (), (grad,))
+
+
+def led(edges: Sequence[Edge | None], results: Sequence[Any]) -> list[Edge | None]:
+    """The edges along which something comes."""
+    return [None if g is None else e for e, g in zip(edges, results, strict=False)]
 
 
 def is_nothing(grads: Sequence[Any]) -> bool:

@@ -67,23 +67,26 @@ def edges_behind(kinks: Sequence[KinkNode]) -> dict[Edge, bool]:
 
 def _walk_behind(edges: Sequence[Any], lasting: bool, found: dict[Edge, bool]) -> None:
     found.update(dict.fromkeys(edges, lasting))
-    stack = [edge[0] for edge in edges if isinstance(edge[0], BackwardNode)]
-    seen: set[BackwardNode] = set()
+    stack = [edge for edge in edges if isinstance(edge[0], BackwardNode)]
+    seen: set[Any] = set()
     while stack:
-        node = stack.pop()
-        if node in seen or isinstance(node, ErrorNode):
+        node, nr = stack.pop()
+        place = (node, nr if node.leads_by_results else 0)
+        if place in seen or isinstance(node, ErrorNode):
             continue
-        seen.add(node)
-        for edge in derived(node):
+        seen.add(place)
+        for edge in derived(node, nr):
             found[edge] = lasting
             if isinstance(edge[0], BackwardNode):
-                stack.append(edge[0])
+                stack.append(edge)
 
 
-def derived(node: BackwardNode) -> list[Edge]:
-    """A node's edges to operands that it has a derivative by."""
+def derived(node: BackwardNode, nr: int) -> list[Edge]:
+    """A node's edges to operands that its result has a derivative by."""
     plan = getattr(node, "plan", None)
     edges = node.edges
     if plan is not None and plan.joint is None:
         edges = [edges[step.position] for step in plan.steps]
+    elif plan is not None and plan.led is not None:
+        edges = [edges[position] for position in plan.led[nr]]
     return [edge for edge in edges if edge is not None]

@@ -49,6 +49,8 @@ class BackwardNode:
     fills_zeros = False  # whether it is that of a record which does
     keeps_saved_alone = False  # whether what it forgets in the end is `saved`, and no more
     is_write = False  # whether it is that of a write through a view
+    # Whether operands that get no cotangent were not led to at all: Note [rules on the tape].
+    leads_by_results = False
 
     def __init__(self, edges: Sequence[Edge | None], outputs: int) -> None:
         self.edges = edges

@@ -22,8 +22,8 @@ from adjoint.engine.autodiff.tape.node import (
     edge_of,
     sequence_now,
 )
-from adjoint.engine.autodiff.tape.packing import pack_saved
-from adjoint.engine.autodiff.tape.tape import attach, keep_overwritten
+from adjoint.engine.autodiff.tape.packing import keep_overwritten, pack_saved
+from adjoint.engine.autodiff.tape.tape import attach
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.layout import strided
 from adjoint.engine.core.operations.public import method

@@ -76,6 +76,10 @@ class RecordNode(TapeNode):
             if few or self.specs is None:
                 return self.handed_on(grads[0], needed)
         if level is None and CONTEXT.plain:
+            if CONTEXT.grad_enabled and plan.of_tape:
+                on_tape = HOOKS.pull_on_tape(self, grads, needed)
+                if on_tape is not None:
+                    return on_tape
             quiet = not (CONTEXT.grad_enabled or LISTENERS)
             if plan.small and quiet:
                 cotangents = self.apply_small(grads, needed)
@@ -560,33 +564,3 @@ def attach_node(node: BackwardNode, results: Sequence[Any]) -> None:
     for i, out in enumerate(results):
         if DTYPE_OF[out._array.dtype].category >= FLOAT:
             out._node, out._nr, out._requires_grad = node, i, True
-
-
-def keep_overwritten(target: Tensor, result: Tensor, since: int) -> None:
-    """Before `result` overwrites `target`: nodes made since then keep the old elements.
-
-    `x.mul_(y)` needs x as it was for the gradient of y; only the operation itself may say so, an
-    earlier node that saved x is stale for good.
-    """
-    stack = [result._node]
-    seen: set[int] = set()
-    while stack:
-        node = stack.pop()
-        if not isinstance(node, TapeNode) or node.sequence <= since or id(node) in seen:
-            continue
-        seen.add(id(node))
-        stack += [e[0] for e in node.edges if e is not None]
-        for k, old in enumerate(node.saved or ()):
-            if isinstance(old, Tensor) and old._storage is target._storage:
-                edge = (old._node, old._nr, old._requires_grad)
-                copy = alias(old).clone()
-                copy._node, copy._nr, copy._requires_grad = edge
-                node.saved[k] = copy  # type: ignore[index]
-                versions = [*node.versions]
-                versions[k] = copy._storage.version
-                node.versions = versions
-            elif old.__class__ is Packed:
-                source = old.source()
-                if source is not None and source._storage is target._storage:
-                    # The hook was shown elements that are about to change: show it a copy.
-                    node.saved[k] = Packed(alias(source).clone(), old.edge)  # type: ignore[index]

@@ -48,9 +48,10 @@ class TapePlan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "always_floating", "by_library", "elementwise", "handed", "hands_on", "joint", "met",
-        "node_class", "noted", "of_few", "on_device", "outputs", "record", "saves", "seen", "small",
-        "steps", "straight", "tracked", "wants_out_specs", "wants_specs", "whole",
+        "always_floating", "by_library", "elementwise", "handed", "hands_on", "higher", "joint",
+        "led", "met", "node_class", "noted", "of_few", "of_tape", "on_device", "outputs", "record",
+        "saves", "seen", "small", "steps", "straight", "tracked", "wants_out_specs", "wants_specs",
+        "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -99,6 +100,12 @@ class TapePlan:
             or record.pulls_views
             or record.fails not in FLOATS_SUCCEED
         ) and (record.window is None or record.fills_zeros)
+        # The same of rules that are put on the tape themselves (Note [rules on the tape]): by which
+        # cotangents are wanted, and whether there may be any.
+        self.higher: dict[Any, Any] = {}
+        self.of_tape = self.of_few and record.window is None
+        # To which operands each result leads back, where not all lead to all.
+        self.led: tuple[Any, ...] | None = None
         self.noted = self._noted()
 
     def _noted(self) -> tuple[Any, type] | None:

@@ -194,6 +194,7 @@ class Record:
     in_any_order: bool = False
     in_steps: bool = False  # no composite, but its kernel takes several: worth a straight program
     seen: int = 0  # calls of a single kernel on the tape (Note [seen on the tape])
+    listed: bool = True  # among all that there are; one that is made on the way is not
     # Autocast, by type of device (Note [autocast]); a record that is not listed there may say.
     policies: dict[str, str] | None = None
 
@@ -213,7 +214,7 @@ class Record:
         self.on_device = 0 if self.by_library else on_device(self.fragment)
         if not self.operands:
             self.operands = OPERAND_NAMES[: len(self.rules)]
-        if REGISTRY.setdefault(self.name, self) is not self:
+        if self.listed and REGISTRY.setdefault(self.name, self) is not self:
             raise ValueError(f"record {self.name!r} is declared twice")
 
     def _usual_rounding(self) -> str:
@@ -392,6 +393,7 @@ class Hooks:
     show_there: Callable[..., Any] | None = None
     meet_noted: Callable[..., Any] | None = None  # the same, with `meet`: a tensor, or arrays
     meet_rules: Callable[..., Any] | None = None  # `meet` of rules, to tensors
+    pull_on_tape: Callable[..., Any] = _unset  # rules of a node on the tape: graph.higher.rules
     pull: Callable[..., Any] | None = None  # the same of a node, if it has such a program
     pass_on: Callable[..., Any] | None = None  # cotangents to nodes: those that it has no way for
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array

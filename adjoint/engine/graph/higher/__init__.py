@@ -1,0 +1,1 @@
+"""Derivatives of derivatives: the rules of a node as one operation of the tape."""
