@@ -91,6 +91,15 @@ CASES: dict[str, LaunchCase] = {
         lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
         (draw(1, 2, 4, 6),), 3, None,
     ),
+    "adaptive_max_pool": (
+        lambda x: F.adaptive_max_pool2d(x, 3, return_indices=True), (draw(2, 3, 20, 19),), 1, None
+    ),
+    "adaptive_max_pool of NaN": (
+        lambda x: F.adaptive_max_pool2d(x.log(), (2, 3), True), (draw(2, 3, 20, 19),), 2, None
+    ),
+    "max_pool of long windows": (
+        lambda x: F.max_pool1d(x, 40, 3, 5, return_indices=True), (draw(2, 3, 70),), 1, None
+    ),
     "bucketize": (lambda x: ad.bucketize(x, edges(x)), (draw(4, 5),), 1, None),
     "bucketize from the right": (
         lambda x: ad.bucketize(x, edges(x), right=True), (whole(6, 4, 5).astype(np.float32),), 1,

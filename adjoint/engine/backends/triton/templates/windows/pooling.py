@@ -34,6 +34,8 @@ FLOATS = {"float16", "bfloat16", "float32", "float64"}
 BLOCK, WARPS = 1024, 4
 MOST = 128  # taps of a window, or windows of an element
 UNROLLED = 32  # taps that are written out: 121 of them took 35 seconds to compile
+ROW = 16  # taps of a row that are, in a loop over rows: so many loads are under way at once
+LEAST, PROGRAMS = 128, 264  # of a block, where there would be fewer programs: two a processor
 SMALL = 1 << 31  # elements that 32 bits count
 
 
@@ -140,6 +142,14 @@ def span(place: Place) -> int:
     return 1 + sum((n - 1) * abs(s) for n, s in zip(place.shape, place.strides, strict=True))
 
 
+def block_for(out: Place) -> int:
+    """Elements of a program, so few that there are programs for all processors."""
+    size, block = prod(out.shape), BLOCK
+    while block > LEAST and size < block * PROGRAMS:
+        block //= 2
+    return block
+
+
 def lead_of(out: Place, windows: tuple[Rule, ...]) -> tuple[int, list[str]]:
     """How many dimensions are not pooled, and their coordinates."""
     lead = len(out.shape) - len(windows)
@@ -149,7 +159,7 @@ def lead_of(out: Place, windows: tuple[Rule, ...]) -> tuple[int, list[str]]:
 def forward_source(places: list[Place], windows: tuple[Rule, ...], aligned: list[bool]) -> str:
     """The largest of each window, and where it is."""
     x, values, at = places
-    walk = Walk(values, places, aligned)
+    walk = Walk(values, places, aligned, block_for(values))
     lead, first = lead_of(values, windows)
     wide = "tl.float64" if x.buffer.dtype.name == "float64" else "tl.float32"
     for d, rule in enumerate(windows):
@@ -162,8 +172,8 @@ def forward_source(places: list[Place], windows: tuple[Rule, ...], aligned: list
         else:
             walk.add(f"s{d} = c{lead + d} * {rule[4]} + {rule[5]}")
     walk.add(
-        f'best = tl.full(({BLOCK},), float("-inf"), {wide})',
-        f"where = tl.full(({BLOCK},), -1, {walk.kind})",
+        f'best = tl.full(({walk.block},), float("-inf"), {wide})',
+        f"where = tl.full(({walk.block},), -1, {walk.kind})",
     )
     as_taps = at.buffer.dtype is uint8
     tests, flat, steps = ["valid"], "0", []
@@ -183,7 +193,16 @@ def forward_source(places: list[Place], windows: tuple[Rule, ...], aligned: list
         f"where = tl.where(better, {'number' if as_taps else flat}, where)",
     ]
     sizes = [taps(rule) for rule in windows]
-    if prod(sizes) > UNROLLED:
+    if prod(sizes) > UNROLLED and 1 < sizes[-1] <= ROW:
+        row = sizes.pop()
+        last = f"t{len(sizes)}"
+        walk.add(f"for row in range({prod(sizes)}):", "    rest = row")
+        for d in reversed(range(len(sizes))):
+            walk.add(f"    t{d} = rest % {sizes[d]}", f"    rest = rest // {sizes[d]}")
+        for t in range(row):
+            walk.add(f"    number = row * {row} + {t}", f"    {last} = {t}")
+            walk.add(*[f"    {line}" for line in look])
+    elif prod(sizes) > UNROLLED:
         walk.add(f"for number in range({prod(sizes)}):", "    rest = number")
         for d in reversed(range(len(sizes))):
             walk.add(f"    t{d} = rest % {sizes[d]}", f"    rest = rest // {sizes[d]}")
@@ -307,7 +326,7 @@ def steps(
     aligned = [is_aligned(setting.target, p) for p in places]
     source = forward_source(places, node.params["windows"], aligned)
     count = prod(map(taps, node.params["windows"]))
-    return [launch(source, "max_pool", operands, outs, count), *copies]
+    return [launch(source, "max_pool", operands, outs, count, block_for(outs[0])), *copies]
 
 
 def backward_steps(
