@@ -536,6 +536,7 @@ HOOKS.small_launches = later("adjoint.engine.backends.llvm.small.launches", "lau
 HOOKS.small_update = later("adjoint.engine.backends.llvm.small.launches", "updated")
 HOOKS.small_draw = later("adjoint.engine.backends.llvm.small.launches", "drawn")
 HOOKS.meeting_on = later("adjoint.engine.backends.llvm.small.device", "meeting_on")
+HOOKS.native_pieces = later("adjoint.engine.backends.llvm.device.arrays", "native_pieces")
 HOOKS.add_rows = later("adjoint.engine.backends.llvm.templates.rows.added", "add_rows")
 HOOKS.native_entry = later("adjoint.engine.backends.llvm.runtime.fastcall", "entry")
 HOOKS.note_on_device = later("adjoint.engine.graph.eager.device_calls", "note")

@@ -379,6 +379,7 @@ class Hooks:
     meet: Callable[..., Any] = _unset  # runs the one of some such programs that operands fit
     device_entry: Callable[..., Any] = _unset  # what a GPU's fragment is found by: backends.llvm
     meeting_on: Callable[..., Any] = _unset  # native code that finds them: the same
+    native_pieces: Callable[..., Any] = _unset  # makes arrays on a GPU: backends.llvm
     meet_on_device: Callable[..., Any] = _unset  # the same on the current stream: backends.triton
     meet_into: Callable[..., Any] = _unset  # the same, the results into arrays that are there
     meet_straight: Callable[..., Any] = _unset  # a function of tensors there: backends.triton

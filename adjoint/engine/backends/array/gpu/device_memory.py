@@ -4,8 +4,9 @@ Note [counted memory]
     All device memory comes from pools made here: CuPy keeps and splits the memory, and each piece
     is handed out as a `Block` whose making and end are counted. So peaks are true, whoever asks
     for memory: eager operations, arenas of compiled programs, workspaces. Counting takes about a
-    microsecond a piece. Counters are plain integers: Python switches threads, and collects
-    garbage, at calls and jumps only, of which `n += x` has none.
+    microsecond a piece, by native code next to nothing (Note [native pieces]). Counters are words
+    of an array: Python switches threads, and collects garbage, at calls and jumps only, of which
+    `words[k] += n` has none.
 
 Note [kept pieces]
     A step asks for the same sizes as the one before. So pieces of the default pool that nobody has
@@ -24,16 +25,28 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from os.path import dirname
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from adjoint.engine.backends.array.gpu.memory_counts import (
+    CURRENT_BYTES,
+    CURRENT_PIECES,
+    TOP_BYTES,
+    TOP_PIECES,
+    TOTAL_BYTES,
+    TOTAL_PIECES,
+    DeviceCounts,
+    Piece,
+    Room,
+)
 from adjoint.engine.backends.array.gpu.other_streams import OtherStreams
 from adjoint.engine.core.errors import OutOfMemoryError, pass_over
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.origins import Where, place_now, told_place
 from adjoint.engine.tensor.holders import largest_storages
 
@@ -46,69 +59,6 @@ RECENT = 10_000  # pieces handed out since they went back: about ten steps
 GROWTH = 1.25  # times what was used at a time, which may be taken to have them stay
 SPARE = 1 << 29  # bytes of the device that others than the pool are left
 PER_THREAD = 2  # the driver's handle of a stream that is another one in every thread
-
-
-@dataclass(slots=True)
-class MemoryCount:
-    """How much of something there is and was."""
-
-    current: int = 0
-    peak: int = 0
-    allocated: int = 0  # all that ever was
-
-    def add(self, n: int) -> None:
-        """More of it."""
-        self.allocated += n
-        self.current += n
-        if self.current > self.peak:
-            self.peak = self.current
-
-    @property
-    def freed(self) -> int:
-        """What went again."""
-        return self.allocated - self.current
-
-    def reset_peak(self) -> None:
-        """Begin to look for the peak anew."""
-        self.peak = self.current
-
-    def reset_accumulated(self) -> None:
-        """Forget what is no longer there."""
-        self.allocated = self.current
-
-
-# A block that somebody has: its bytes, those asked for, the line, if lines are noted. A plain
-# tuple: one is made for every piece.
-Piece = tuple[int, int, Where | None]
-# What a block is made of: CuPy's memory, its address, bytes and device, who counts it, and where it
-# is kept when nobody has it (Note [kept pieces]), or None.
-Room = tuple[Any, int, int, int, "DeviceCounts", "list[Any] | None"]
-
-
-@dataclass(slots=True)
-class DeviceCounts:
-    """What one GPU's pools hold."""
-
-    used: MemoryCount = field(default_factory=MemoryCount)  # bytes of blocks
-    blocks: MemoryCount = field(default_factory=MemoryCount)
-    reserved: MemoryCount = field(default_factory=MemoryCount)  # bytes taken from the driver
-    segments: MemoryCount = field(default_factory=MemoryCount)
-    retries: int = 0
-    failures: int = 0
-    limit: int = 0  # bytes that may be taken from the driver; 0: all there is
-    live: dict[int, Piece] = field(default_factory=dict)  # blocks, by address
-    segment_sizes: dict[int, int] = field(default_factory=dict)  # sizes of segments, by address
-
-    def counts(self) -> dict[str, MemoryCount]:
-        """All counts, by PyTorch's names."""
-        return {
-            "active": self.blocks, "active_bytes": self.used, "allocated_bytes": self.used,
-            "allocation": self.blocks, "reserved_bytes": self.reserved, "segment": self.segments,
-        }  # fmt: skip
-
-    def asked(self) -> int:
-        """Bytes that were asked for, of the blocks there are."""
-        return sum(asked for _, asked, _ in list(self.live.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +74,8 @@ class Happened:
 
 class Tracking:
     """Whether lines that ask for memory are noted, and what happened since."""
+
+    __slots__ = ("history", "on")
 
     def __init__(self) -> None:
         self.on = False
@@ -157,6 +109,21 @@ def counts_of(index: int) -> DeviceCounts:
     return counts
 
 
+class NativePieces(Protocol):
+    """What makes arrays of pieces, and what a block's end does, as native code."""
+
+    let_go: Any
+
+    def maker(self, template: Any, piece: Piece, slow: Callable[[int], Any]) -> tuple[Any, Any]:
+        """What makes arrays like a template, each on such a piece, and the words it reads.
+
+        Where anything is not usual it calls Python's way.
+        """
+
+    def remember(self, words: Any, stream: int, rooms: list[Room]) -> None:
+        """Have it take pieces of this list on a stream."""
+
+
 class PiecesKept(Exception):
     """Raised through CuPy's pool that would take a segment while pieces are kept."""
 
@@ -171,6 +138,8 @@ class Pools:
         self.block, self.segment = _classes(self.memory, self.others)
         self.kept: dict[tuple[int, int, int], list[Room]] = {}  # by device, stream and units
         self.given_back: dict[int, int] = {}  # by device: how many were handed out until then
+        self.natively: NativePieces | None = None
+        self.tried = False  # whether it can be so
         self.default = self.memory.MemoryPool(self.take_last)
         self.hand_out = self.handing()
         self.serve: Callable[[int], Any] = self.keeping(self.serving(self.default))
@@ -224,19 +193,19 @@ class Pools:
         def hand_out(room: Room, size: int) -> Any:
             block = block_class()
             block.room = room
-            _, address, much, index, counts, _ = room
+            _, address, much, index, counts, _, _ = room
             block.ptr, block.size, block.device_id = address, much, index
             piece = (much, size, place_now() if TRACKING.on else None)
             counts.live[address] = piece
-            blocks, used = counts.blocks, counts.used  # `Count.add`, without its calls
-            blocks.allocated += 1
-            blocks.current = many = blocks.current + 1
-            if many > blocks.peak:
-                blocks.peak = many
-            used.allocated += much
-            used.current = held = used.current + much
-            if held > used.peak:
-                used.peak = held
+            words = counts.words  # `MemoryCount.add`, without its calls
+            words[TOTAL_PIECES] += 1
+            words[CURRENT_PIECES] = many = words[CURRENT_PIECES] + 1
+            if many > words[TOP_PIECES]:
+                words[TOP_PIECES] = many
+            words[TOTAL_BYTES] += much
+            words[CURRENT_BYTES] = held = words[CURRENT_BYTES] + much
+            if held > words[TOP_BYTES]:
+                words[TOP_BYTES] = held
             if TRACKING.history is not None:
                 TRACKING.note("alloc", address, piece)
             return pointer(block, 0)
@@ -262,7 +231,8 @@ class Pools:
                 return pointer(memory, 0)
             index = memory.device_id
             counts = COUNTS.get(index) or counts_of(index)
-            return hand_out((memory, memory.ptr, memory.size, index, counts, kept), size)
+            room = memory, memory.ptr, memory.size, index, counts, kept, counts.address
+            return hand_out(room, size)
 
         return serve
 
@@ -313,6 +283,8 @@ class Pools:
 
         def make(stream: int) -> Any:
             rooms = kept.get((index, stream, units))
+            if words is not None and rooms is not None:
+                natively.remember(words, stream, rooms)  # which are never another list
             if not rooms or waiting or allocator() is not serve:
                 return asked()
             try:
@@ -323,7 +295,14 @@ class Pools:
             fill(made, shape, dtype, hand_out(room, size), strides)
             return made
 
-        return make if size and new is not None else lambda stream: asked()
+        if not size or new is None:
+            return lambda stream: asked()
+        words, natively = None, self.native()
+        if natively is None:
+            return make
+        piece: Piece = (units * UNIT, size, None)
+        native, words = natively.maker(self.template(shape, dtype, strides), piece, make)
+        return native
 
     def lender(self, index: int, size: int) -> Callable[[int, Callable[..., None], Any], None]:
         """What has a stream's work use memory that nobody has afterwards, given the stream, what
@@ -347,7 +326,7 @@ class Pools:
                 return
             for count, much in ((counts.blocks, 1), (counts.used, room[2])):
                 count.add(much)
-                count.current -= much
+                count.less(much)
             try:
                 work(told, room[1], stream)
             finally:
@@ -366,9 +345,7 @@ class Pools:
         new, fill = getattr(base, "__new__", None), getattr(base, "_init", None)
         if new is None or fill is None or base is object:
             return None, None
-        block = self.memory.BaseMemory()
-        block.ptr, block.size, block.device_id = UNIT, UNIT, 0
-        data = self.memory.MemoryPointer(block, 0)
+        data = self.nowhere()
         for strides in (None, (4, 8)):
             try:
                 made = new(array)
@@ -383,6 +360,32 @@ class Pools:
             if type(made) is not array or told[0] != told[1]:
                 return None, None
         return new, fill
+
+    def nowhere(self) -> Any:
+        """A pointer to memory that nobody looks at."""
+        block = self.memory.BaseMemory()
+        block.ptr, block.size, block.device_id = UNIT, UNIT, 0
+        return self.memory.MemoryPointer(block, 0)
+
+    def template(self, shape: Sequence[int], dtype: Any, strides: Sequence[int] | None) -> Any:
+        """An array of a kind that nobody looks into."""
+        new, fill = self.quick
+        made = new(self.cupy.ndarray)
+        fill(made, shape, dtype, self.nowhere(), strides)
+        return made
+
+    def native(self) -> NativePieces | None:
+        """What makes arrays of pieces natively, and puts them back (Note [native pieces]); None
+        where it cannot, or not now, when it could not be tried."""
+        if self.tried:
+            return self.natively
+        if TRACKING.on or self.others.waiting or self.cupy.cuda.get_allocator() is not self.serve:
+            return None
+        self.tried = True
+        found: NativePieces | None = HOOKS.native_pieces(self, TRACKING, self.block.__del__)
+        if found is not None:
+            self.block.__del__, self.natively = found.let_go, found
+        return found
 
     def give_back(self) -> None:
         """Have the default pool have what is kept again."""
@@ -474,10 +477,13 @@ def _classes(memory: Any, others: OtherStreams) -> tuple[Any, Any]:
 
         def __del__(self, tracking: Tracking = TRACKING) -> None:
             room = self.room
-            memory, address, much, _, counts, rooms = room
+            if room is None:  # which was tried
+                return
+            memory, address, much, _, counts, rooms, _ = room
             piece = counts.live.pop(address)
-            counts.blocks.current -= 1
-            counts.used.current -= much
+            words = counts.words
+            words[CURRENT_PIECES] -= 1
+            words[CURRENT_BYTES] -= much
             if tracking.history is not None:
                 tracking.note("free_completed", address, piece)
             if uses and address in uses:
@@ -494,8 +500,8 @@ def _classes(memory: Any, others: OtherStreams) -> tuple[Any, Any]:
             counts = getattr(self, "counts", None)
             if counts is not None:
                 counts.segment_sizes.pop(self.ptr, None)
-                counts.reserved.current -= self.size
-                counts.segments.current -= 1
+                counts.reserved.less(self.size)
+                counts.segments.less(1)
 
     return MemoryBlock, MemorySegment
 

@@ -15,6 +15,7 @@ from typing import Any
 from adjoint.engine.backends.llvm.runtime import library
 
 METH_FASTCALL = 0x0080  # PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t count)
+METH_NOARGS = 0x0004  # PyObject *f(PyObject *self, PyObject *null)
 METH_O = 0x0008  # PyObject *f(PyObject *self, PyObject *arg)
 
 IMPORTED = (
@@ -55,6 +56,9 @@ IMPORTED = (
 )
 
 
+_KEPT: list[Any] = []  # what methods need
+
+
 class _MethodDef(ctypes.Structure):
     _fields_ = [
         ("name", ctypes.c_char_p),
@@ -78,6 +82,18 @@ def builtin(
     make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     # The definition must outlive the function, which holds its `self` and lets go of it last.
     return make(ctypes.addressof(definition), (definition, keep), None)
+
+
+def method(kind: type, address: int, *, name: str, keep: object = None) -> Any:
+    """A method of a class without arguments around native code, which is given the object.
+
+    `keep` lives as long as the process does, as the method may.
+    """
+    definition = _MethodDef(name.encode(), address, METH_NOARGS, b"")
+    _KEPT.append((definition, keep))
+    make = ctypes.pythonapi.PyDescr_NewMethod
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_void_p]
+    return make(kind, ctypes.addressof(definition))
 
 
 def from_integers(

@@ -1,82 +1,24 @@
 """How CuPy's arrays are laid out, for native code that finds fragments (Note [met launches]).
 
-CuPy says nothing about that, so it is found out: words of some arrays are compared with what CuPy
-says about them. Where there is not exactly one place for each, Python finds all fragments.
+Where that is not known (`array_layout`), Python finds all fragments.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.gpu.array_layout import (
+    device_offset,
+    offset_of,
+    samples,
+    vector_offset,
+)
 from adjoint.engine.backends.array.gpu.faults import BLOCKING, LATEST
 from adjoint.engine.backends.triton.runtime.direct import direct_gpu
-from adjoint.engine.core.object_layout import word_at
 from adjoint.engine.core.operations.record import HOOKS
-
-HEAD = object.__basicsize__
-DEVICES = (5, 70_001, 3)  # numbers of devices that memory may be said to be on
-PAGES = 4096  # no memory lies below
-
-
-def samples(module: Any) -> list[Any]:
-    """Arrays of many kinds."""
-    make = module.ndarray
-    return [
-        make((3,), np.float32),
-        make((2, 5), np.float64)[:, 1:3],
-        make((2, 3, 4), np.int32).transpose(2, 0, 1),
-        make((), np.bool_),
-        make((1, 2, 3, 1, 5), np.int64)[:, 1:],
-    ]
-
-
-def only(offsets: Iterable[int]) -> int | None:
-    """The one there is."""
-    found = [*offsets]
-    return found[0] if len(found) == 1 else None
-
-
-def offset_of(things: Sequence[Any], expected: Callable[[Any], int]) -> int | None:
-    """Where objects of a class have a word that is known of each."""
-    sizes = range(HEAD, type(things[0]).__basicsize__ - 7, 8)
-    return only(at for at in sizes if all(word_at(id(x) + at) == expected(x) for x in things))
-
-
-def vector_offset(arrays: Sequence[Any], expected: Callable[[Any], tuple[int, ...]]) -> int | None:
-    """Where arrays have a vector of numbers: where it begins, ends, and how far it may grow."""
-
-    def has(array: Any, at: int) -> bool:
-        begin, end, limit = (word_at(id(array) + at + 8 * k) for k in range(3))
-        if end - begin != 8 * array.ndim or limit < end or (begin < PAGES and array.ndim):
-            return False
-        return not array.ndim or (ctypes.c_int64 * array.ndim).from_address(begin)[:] == [
-            *expected(array)
-        ]
-
-    sizes = range(HEAD, type(arrays[0]).__basicsize__ - 23, 8)
-    return only(at for at in sizes if all(has(array, at) for array in arrays))
-
-
-def device_offset(module: Any, like: Any) -> int | None:
-    """Where memory has the number of its device, of 32 bits."""
-    memory = module.cuda.memory
-    things = [
-        memory.MemoryPointer(memory.UnownedMemory(like.data.ptr, 4, like, device), 0)
-        for device in DEVICES
-    ]
-    sizes = range(HEAD, type(things[0]).__basicsize__ - 3, 4)
-    return only(
-        at
-        for at in sizes
-        if all(ctypes.c_int32.from_address(id(x) + at).value == x.device_id for x in things)
-        and [x.device_id for x in things] == [*DEVICES]
-    )
 
 
 def layout_text(module: Any) -> str | None:

@@ -1,0 +1,1 @@
+"""Native code about memory of devices other than the CPU."""
