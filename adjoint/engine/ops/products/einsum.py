@@ -230,8 +230,25 @@ def _arrange(term: Term, *groups: Labels) -> EinsumOperand:
     return term.tensor.permute(order).reshape(shape)
 
 
-def _contract(a: Term, b: Term, keep: set[Any]) -> Term:
-    """One product of two terms, summed over what is not kept."""
+def _spread(term: Term, labels: Labels) -> EinsumOperand:
+    """The tensor with a dimension for each label, of size 1 where it has none."""
+    sizes = dict(zip(term.labels, term.tensor.shape, strict=True))
+    order = [term.labels.index(c) for c in labels if c in sizes]
+    return term.tensor.permute(order).reshape(tuple(sizes.get(c, 1) for c in labels))
+
+
+def _are_earlier(some: Labels, others: Labels, output: Labels) -> bool:
+    """Whether all of the labels stand in the output before all the others."""
+    if not all(c in output for c in some + others):
+        return False
+    return max(map(output.index, some)) < min(map(output.index, others))
+
+
+def _contract(a: Term, b: Term, keep: set[Any], output: Labels, swaps: bool) -> Term:
+    """One product of two terms, summed over what is not kept.
+
+    `swaps` says that they may change places, for a result that lies as it is asked for.
+    """
     same = a.tensor.dtype is b.tensor.dtype
     a = _sum_out(a, keep | set(b.labels))
     b = _sum_out(b, keep | set(a.labels))
@@ -245,14 +262,14 @@ def _contract(a: Term, b: Term, keep: set[Any]) -> Term:
     labels = batch + rows + columns
     shape = tuple(sizes[c] for c in labels)
     each = [[c] for c in batch]  # merged, they might have to be copied
-    if not inner:  # nothing to sum: a broadcast product
-        left = _arrange(a, *each, *[[c] for c in rows])
-        left = left.reshape((*left.shape, *(1,) * len(columns)))
-        right = _arrange(b, *each, *[[c] for c in columns])
-        right = right.reshape(
-            (*right.shape[: len(batch)], *(1,) * len(rows), *right.shape[len(batch) :])
-        )
-        return Term(labels, left.times("mul", right, shape))
+    if not inner:  # nothing to sum: a broadcast product, which lies in memory as it is asked for
+        labels = [c for c in output if c in sizes] + [c for c in labels if c not in output]
+        shape = tuple(sizes[c] for c in labels)
+        return Term(labels, _spread(a, labels).times("mul", _spread(b, labels), shape))
+    if swaps and rows and columns and _are_earlier(columns, rows, output):
+        a, b, rows, columns = b, a, columns, rows
+        labels = batch + rows + columns
+        shape = tuple(sizes[c] for c in labels)
     left, right = _arrange(a, *each, rows, inner), _arrange(b, *each, inner, columns)
     out = left.times("matmul", right, (*left.shape[:-1], right.shape[-1]))
     return Term(labels, out.reshape(shape))
@@ -290,11 +307,12 @@ def _sizes(terms: list[Term]) -> dict[Any, int]:
 def _contract_all(terms: list[Term], output: Labels) -> EinsumOperand:
     sizes = _sizes(terms)
     terms = [_drop_ones(t, sizes) for t in terms]
+    swaps = len(terms) == 2  # of more, PyTorch leaves them where they are
     while len(terms) > 1:
         i, j = _next_pair(terms, output, sizes)
         others = [t for k, t in enumerate(terms) if k not in (i, j)]
         keep = set(output).union(*(t.labels for t in others))
-        terms = [*others, _contract(terms[i], terms[j], keep)]
+        terms = [*others, _contract(terms[i], terms[j], keep, output, swaps)]
     last = _sum_out(terms[0], output)
     return last.tensor.permute([last.labels.index(c) for c in output])
 
