@@ -192,8 +192,17 @@ def get_default_nowrap_functions() -> set[Callable[..., Any]]:
 
 
 def get_ignored_functions() -> set[Callable[..., Any]]:
-    """Public functions that cannot be taken over: those that ask what a value is."""
-    return {entry.fn for (_, name), entry in PUBLIC.items() if name in _overrides.QUESTIONS}
+    """Public functions that values cannot take over: they ask what a value is, or make tensors."""
+    names = {*_overrides.QUESTIONS, *_overrides.COPYING, *_MAKING}
+    return {PUBLIC["", name].fn for name in sorted(names) if ("", name) in PUBLIC}
+
+
+# Functions whose arguments are no tensors: modes alone are asked.
+_MAKING = """
+    arange bartlett_window blackman_window empty empty_strided eye from_file from_numpy frombuffer
+    full hamming_window hann_window kaiser_window linspace logspace normal ones rand randint randn
+    randperm scalar_tensor tril_indices triu_indices vander zeros
+""".split()
 
 
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
@@ -205,14 +214,15 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     """
     HOOKS.load_rest()
     functions: dict[Any, list[Callable[..., Any]]] = {Tensor: []}
+    ignored = get_ignored_functions()
     for name in _members():
         member = getattr(Tensor, name)
         if isinstance(member, property):
             functions[member] = [member.__get__]
         else:
             functions[Tensor].append(member)
-    for (space, name), entry in PUBLIC.items():
-        if name not in _overrides.QUESTIONS:
+    for (space, _), entry in PUBLIC.items():
+        if entry.fn not in ignored:
             functions.setdefault(_module_of(space), []).append(entry.fn)
     return functions
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -343,3 +344,46 @@ def test_methods_of_ones_own_go_on_with_super() -> None:
     assert [type(y) for y in (x.clone(), x[0], x.T, x.data, x.detach())] == [Keeps] * 5
     x.requires_grad_().sum().backward()
     assert type(x.grad) is ad.Tensor  # as in PyTorch: a gradient is shown as it is
+
+
+class WithUnit(ad.Tensor):
+    """A tensor whose attribute goes along."""
+
+    unit: str
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[misc]
+        if isinstance(out, WithUnit):
+            out.unit = next(x.unit for x in args if isinstance(x, WithUnit))
+        return out
+
+
+def test_attributes_go_along() -> None:
+    x = ad.arange(3.0).as_subclass(WithUnit)
+    x.unit = "s"
+    made = {
+        "a function": ad.exp(x),
+        "a view": x[1:],
+        "copy": copy.copy(x),
+        "deepcopy": copy.deepcopy(x),
+        "a parameter": ad.nn.Parameter(x),
+        "written to": ad.ones(3).copy_(x),  # as in PyTorch: shown as a WithUnit
+        "in place": x.clone().add_(1),
+    }
+    for name, y in made.items():
+        assert (type(y), getattr(y, "unit", None)) == (WithUnit, "s"), name
+    assert isinstance(made["a parameter"], ad.nn.Parameter)
+    with pytest.warns(UserWarning, match="copy construct"):
+        assert type(ad.tensor(x)) is ad.Tensor  # which asks no class
+    assert made["copy"]._storage is x._storage
+
+
+def test_keys_and_what_is_written_are_asked() -> None:
+    key = ad.tensor([0]).as_subclass(Recording)
+    Recording.asked.clear()
+    x: Any = ad.ones(2, 2)
+    assert x[key] == "asked"
+    x[0] = key
+    assert Recording.asked == [ad.Tensor.__getitem__, ad.Tensor.__setitem__]
+    assert x.tolist() == [[1.0, 1.0], [1.0, 1.0]]

@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.operations.overrides import disabled_torch_function
+from adjoint.engine.core.operations.overrides import disabled_torch_function, overrides
 from adjoint.engine.core.operations.small_calls import NEWCOMERS
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.ops.create.creation import empty
@@ -58,6 +58,12 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         kind: type[Tensor] = cls
         if type(data) is not Tensor and not isinstance(data, Parameter):
             kind = type(data)  # a subclass of the user's stays one
+            if overrides(kind):  # and may carry its attributes along
+                own: Any = data.detach()
+                if type(own) is kind and own is not data:
+                    own._is_param = True
+                    NEWCOMERS.begins_anew = True
+                    return own.requires_grad_(requires_grad)
         instance = alias_noted(data).as_subclass(kind)
         if not issubclass(kind, Parameter):
             if hasattr(kind, "__torch_dispatch__"):  # what it stands for is in its attributes

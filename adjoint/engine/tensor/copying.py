@@ -174,8 +174,10 @@ def shallow(self: Tensor) -> Tensor:
     """Another tensor on the same elements."""
     out = alias_noted(self)
     out._node, out._nr, out._requires_grad = self._node, self._nr, self._requires_grad
+    if type(self) is not Tensor:
+        out = out.as_subclass(type(self))
     out.__dict__.update(self.__dict__)
-    return out if type(self) is Tensor else out.as_subclass(type(self))
+    return out
 
 
 def install_copying() -> None:

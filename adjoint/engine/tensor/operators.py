@@ -242,9 +242,13 @@ def install_operators() -> None:
     _put("__rmatmul__", _rmatmul)
 
 
+# PyTorch's names of them, where those are not what Python calls them.
+_SHOWN_AS = {"__pow__": "pow", "__ipow__": "pow_", "__rtruediv__": "__rdiv__"}
+
+
 def _put(name: str, method: Any) -> None:
     """Give Tensor an operator; what numbers given to it are is known by its name."""
-    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    method.__name__, method.__qualname__ = _SHOWN_AS.get(name, name), f"Tensor.{name}"
     setattr(Tensor, name, method)
 
 

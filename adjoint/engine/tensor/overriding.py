@@ -82,9 +82,6 @@ def default_torch_function(
     refuse_foreign_function(func)
     with having(subclasses=False):
         result = func(*args, **(kwargs or {}))
-    inplace = func.__name__.endswith("_") and not func.__name__.endswith("__")
-    if inplace or func.__name__ in ("__setitem__", "tolist", "item"):
-        return result
     if func.__name__ == "__get__" and func.__self__.__name__ in NOT_CONVERTED:  # type: ignore[attr-defined]
         return result
     if hasattr(cls, "__torch_dispatch__"):  # its instances are what that makes

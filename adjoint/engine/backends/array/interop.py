@@ -29,6 +29,7 @@ from adjoint.engine.core.errors import (
 from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.dispatch import mark_birth, mark_for_inference
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.overrides import having
 from adjoint.engine.core.operations.public import method, prop, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Size, Spec
@@ -198,7 +199,8 @@ def tensor(
             "tensor(sourceTensor).",
             stacklevel=2,
         )
-        out = data.detach().clone().to(dtype=dtype, device=device)
+        with having(subclasses=False):  # it is a plain one
+            out = data.detach().clone().to(dtype=dtype, device=device)
     else:
         out = _from_array(to_array(data, dtype), device)
     return out.requires_grad_() if requires_grad else out

@@ -56,6 +56,9 @@ THREAD = _Thread()
 PASS = object()  # nobody took it over
 # Public functions that ask what a value is: nobody takes them over.
 QUESTIONS = frozenset({"is_tensor", "is_storage", "typename"})
+# What makes plain tensors of any: as in PyTorch, a class is not asked (modes are). Those of our own
+# are, whose elements are not what they stand for.
+COPYING = frozenset({"tensor"})
 
 
 def disabled_torch_function(
@@ -188,6 +191,8 @@ def dispatch(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     if not THREAD.functions:
         return PASS
     asked = overriding(args, kwargs) if THREAD.subclasses else []
+    if asked and func.__name__ in COPYING:
+        asked = [value for value in asked if type(value).__module__.startswith("adjoint.")]
     types = tuple(type(value) for value in asked)
     if THREAD.modes:
         mode = THREAD.modes[-1]
@@ -214,6 +219,6 @@ def taken(method: Callable[..., Any], self: Any, *args: Any) -> Any:
 
     For methods that are too short to be wrapped: `if OVERRIDES.active and ...` stands before it.
     """
-    if self.__class__ in ORDINARY and not OVERRIDES.entered:
+    if concerns_nobody((self, *args), {}):
         return PASS
     return dispatch(method, (self, *args), {})

@@ -98,6 +98,8 @@ def public(
         if not function and plain is not fn:
             plain.__name__ = base  # what it is known by to those who take it over
         published = _adapted(base, fn, small, out=out, checked=True)
+        if name and published is not fn:
+            published.__name__ = base
         for alias in (base, *aliases):
             _note_numbers(alias, numbers)
             if function:
