@@ -294,6 +294,7 @@ WITHIN = {
     "poisson_drawn",
     "standard_gamma_drawn",
     "rfft_several",  # the same, off the tape
+    "one_hot_there",
     "sloped",
     "biased_convolution",  # the same: tests/convolutions_on_a_gpu.py
     "biased_convolution_transpose",

@@ -143,6 +143,12 @@ EXACT: dict[str, tuple[Call, tuple[Any, ...]]] = {
         lambda x: every("unique_consecutive")(ad.where(x > 1, x, float("nan"))),
         (whole(4, 3000).astype(np.float32),),
     ),
+    "one_hot of what occurs": (
+        lambda x: ad.nn.functional.one_hot(x), (whole(40, 30, 7),)
+    ),
+    "one_hot again and again": (
+        lambda x: tuple(ad.nn.functional.one_hot(x + k % 2) for k in range(30)), (whole(9, 30),)
+    ),
     "unique, all": (every("unique"), (whole(500, 300, 200),)),
     "poisson again and again": (
         lambda x: tuple(ad.poisson(x.abs() * 4) for _ in range(40)), (normal(60, 70),)
@@ -210,6 +216,13 @@ def test_each_nan_is_one_of_its_own_in_rows() -> None:
     assert values[0].tolist() == [1, 2]
     assert counts.tolist() == [2, 1, 1, 1]
     assert inverse.tolist() == [1, 0, 3, 2, 0]
+
+
+def test_classes_below_zero_are_told() -> None:
+    one_hot = ad.nn.functional.one_hot
+    for values in ([-3], [-1, 4]):
+        with pytest.raises(RuntimeError, match="Class values must be non-negative|num_classes"):
+            one_hot(ad.tensor(values, device="cuda")).cpu()
 
 
 def test_a_rate_that_is_none_is_told_when_somebody_waits() -> None:

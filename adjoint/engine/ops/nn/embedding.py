@@ -9,6 +9,7 @@ from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import int32, int64
 from adjoint.engine.core.errors import CaptureError, DTypeError, ShapeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record, Rule, is_tensor
 from adjoint.engine.core.spec import Spec
@@ -391,6 +392,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError(f"one_hot: num_classes should be positive, received {num_classes}")
     if CONTEXT.settled and tensor.device is CPU and num_classes:
         return ONE_HOT(tensor, classes=num_classes)
+    if CONTEXT.settled and num_classes > 0 and tensor._array.__class__ in DEVICE_LAYOUTS:
+        return ONE_HOT_THERE(tensor, classes=num_classes)
     return _one_hot(tensor, num_classes)
 
 
@@ -401,6 +404,11 @@ def _one_hot(index: Tensor, classes: int) -> Tensor:
     return index.unsqueeze(-1).eq(index.new_arange(classes)).to(int64)
 
 
+# Eager execution's on a GPU.
+ONE_HOT_THERE = composite(
+    "one_hot_there", _one_hot, operands=("index",), fails="values", fragment="device",
+    lies_in_rows=True,
+)  # fmt: skip
 # Eager execution's on the CPU; its size is that of its result.
 ONE_HOT = composite(
     "one_hot",
