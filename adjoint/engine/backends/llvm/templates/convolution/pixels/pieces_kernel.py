@@ -65,11 +65,12 @@ class PixelForm:
     turns: int  # channels of a turn of the innermost loop, or taps
     masked: bool  # whether the last strip of a group's channels is not full
     ending: Ending | None = None
+    ahead: bool = False  # whether weights are asked for before they are needed
 
     @property
     def name(self) -> str:
         end = "" if self.ending is None else f"_{self.ending.epilogue.key()}"
-        return f"{self.vectors}x{self.rows}_{self.turns}_{int(self.masked)}{end}"
+        return f"{self.vectors}x{self.rows}_{self.turns}_{int(self.masked)}{int(self.ahead)}{end}"
 
 
 class PixelKernel(ABC):
@@ -82,7 +83,7 @@ class PixelKernel(ABC):
         self.form, self.kind, self.item = form, form.kind, width(form.kind) // 8
         self.lanes = outer_tile(form.kind).lanes
         self.columns = form.vectors * self.lanes  # of a strip
-        self.w = w = CodeWriter()
+        self.w = w = CodeWriter(as_written=True)
         self.word = word = self.words.read_by(w)
         self.source, self.strips, self.target = map(
             w.pointer, (word.source, word.strips, word.target)

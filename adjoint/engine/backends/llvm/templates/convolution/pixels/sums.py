@@ -47,6 +47,7 @@ from adjoint.engine.graph.sizes.extents import is_extent
 PIECES = 8  # work is dealt out in at least so many pieces, where it can be
 LEAST = 8  # channels that a pixel is read along
 TOGETHER = 2  # positions of a depthwise convolution
+FAR = 1 << 20  # bytes of weights that no near cache keeps from call to call
 FULL = 0.75  # of the lanes of strips, that have an output channel
 
 
@@ -197,7 +198,9 @@ def multiply(
     taps = [offset for _, offset in tap_offsets(phase, None, x.strides[2:])]
     tap_block, channel_block, turns = blocks_of(channels, len(taps), vectors, kind)
     turns = len(taps) if along else turns
-    form = PixelForm(kind, vectors, height, turns, rows % (lanes * vectors) > 0, ending)
+    weights_bytes = strips.buffer.nbytes
+    ahead = not along and weights_bytes > FAR
+    form = PixelForm(kind, vectors, height, turns, rows % (lanes * vectors) > 0, ending, ahead)
     begin, to, walk = walk_words(phase, x, out)
     plane: list[Any] = [(1, 0, 0, (0,))] * (2 - len(phase))
     lines: list[Any] = [

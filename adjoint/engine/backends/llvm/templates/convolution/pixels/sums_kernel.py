@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import final
 
+from adjoint.engine.backends.llvm.ir.writer import LINE
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.pixels.pieces_kernel import (
     FILLED,
@@ -72,6 +73,9 @@ class SumsKernel(PixelKernel):
         (first, some), (c, depth) = taps, channels
         zero = w.code.const(0, kind, lanes)
         begin = c * self.item
+        # Each tile asks for one of the weights' rows of a turn, in the next part.
+        tile = j.quotient(w.whole(form.rows))
+        ahead = (some * depth + tile.modulo(w.whole(form.turns))) * self.columns
 
         def tap(t: V, *sums: V) -> list[V]:
             places = [self.pixel(first + t, j + r, begin) for r in range(form.rows)]
@@ -80,6 +84,10 @@ class SumsKernel(PixelKernel):
             def term(k: V, *before: V) -> list[V]:
                 after = list(before)
                 line = w.at(here, kind, k * self.columns)
+                if form.ahead:
+                    later = w.at(line, kind, ahead)
+                    for start in range(0, self.columns * self.item, LINE):
+                        w.prefetch(later, start, near=2)
                 for turn in range(form.turns):
                     starts = [turn * self.columns + v * lanes for v in range(form.vectors)]
                     factors = [w.load(line, kind, w.whole(start), lanes) for start in starts]
