@@ -37,6 +37,7 @@ from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 PIECES = 8  # work is dealt out in so many pieces, where they are no smaller than
 FEW = 24  # tiles: weights are read anew for each piece
 LEAST = 16  # channels on either side
+FAR = 1 << 19  # bytes of weights beside which a near cache keeps little else
 
 
 def wins(phase: Phase, weights: TapWeights, out: Place) -> bool:
@@ -104,7 +105,7 @@ def winograd_pixel_sums(
     strip_part = parts_of(strips, min(parts_of(PIECES, tile_parts * groups), strips))
     strip_parts = parts_of(strips, strip_part)
     turns = TURNS if channels % TURNS == 0 else 1
-    form = PixelForm(kind, vectors, rows, turns, m % columns > 0, ending)
+    form = PixelForm(kind, vectors, rows, turns, m % columns > 0, ending, buffer.nbytes > FAR)
     high, wide = out.shape[2:]
     down, across = phase
     taps = [(i, j) for i in range(SIDE) for j in range(SIDE)]

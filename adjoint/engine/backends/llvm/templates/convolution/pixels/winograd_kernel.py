@@ -19,7 +19,7 @@ from typing import Any, ClassVar, final
 
 from adjoint.engine.backends.llvm.ir.masked import gathered
 from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
-from adjoint.engine.backends.llvm.ir.writer import CodeWriter
+from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.kernel import store_sums
 from adjoint.engine.backends.llvm.templates.convolution.pixels.pieces_kernel import (
@@ -44,8 +44,8 @@ from adjoint.engine.backends.llvm.templates.convolution.winograd.images_kernel i
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
 from adjoint.engine.backends.registers.vector import V, any_of, mad, width
 
-TILES = 48  # of a piece, at most
-ROOM = 1 << 13  # tiles times channels of a piece, at most
+TILES = 56  # of a piece, at most
+ROOM = 1 << 14  # tiles times channels of a piece, at most
 CHAIN = 128  # channels that are summed one after another, at most
 
 
@@ -191,7 +191,7 @@ class WinogradPixelKernel(PixelKernel):
                 def chain_from(c: V) -> None:
                     lines = [w.at(mine, kind, row + c) for row in rows]
                     columns = w.at(theirs, kind, c * self.columns)
-                    sums = self.multiply(lines, columns, w.least(word.channels - c, CHAIN))
+                    sums = self.multiply(lines, columns, w.least(word.channels - c, CHAIN), j)
                     store_sums(w, sums, to, kind, places, c > 0)
 
                 w.loop(0, word.channels, chain_from, step=CHAIN)
@@ -201,13 +201,20 @@ class WinogradPixelKernel(PixelKernel):
         w.loop(0, w.whole(POINTS), point)
         w.loop(0, count, lambda j: self.results(j, m, put))
 
-    def multiply(self, lines: Sequence[str], columns: str, depth: V) -> list[V]:
-        """Sums of rows of points times a strip's."""
+    def multiply(self, lines: Sequence[str], columns: str, depth: V, j: V) -> list[V]:
+        """Sums of rows of points times a strip's, at the positions of a tile."""
         w, kind, form, lanes = self.w, self.kind, self.form, self.lanes
+        # Each tile asks for one of the weights' rows of a turn, those of the next point.
+        tile = j.quotient(w.whole(form.rows)).modulo(w.whole(form.turns))
+        ahead = (self.word.channels + tile) * self.columns
 
         def term(k: V, *before: V) -> list[V]:
             after = list(before)
             here = w.at(columns, kind, k * self.columns)
+            if form.ahead:
+                later = w.at(here, kind, ahead)
+                for start in range(0, self.columns * self.item, LINE):
+                    w.prefetch(later, start, near=2)
             for turn in range(form.turns):
                 starts = [turn * self.columns + v * lanes for v in range(form.vectors)]
                 factors = [w.load(here, kind, w.whole(start), lanes) for start in starts]
