@@ -15,9 +15,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.gpu import faults
 from adjoint.engine.backends.array.gpu.device_memory import POOLS
-from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
 from adjoint.engine.core.state import switches
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import LISTENERS
+from adjoint.engine.tensor.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     from adjoint.engine.backends.array.libraries.cudnn import Planned
@@ -125,7 +129,29 @@ def last_steps(shape: Shape, itemsize: int) -> tuple[int, Shape]:
 
 
 def dense(x: Array, channels_last: bool) -> Array:
-    """The same elements without gaps in an order."""
-    copied = empty(x.shape, x.dtype, channels_last)
-    copied[...] = x
-    return copied
+    """The same elements without gaps in an order.
+
+    A fragment is launched in a fifth of the time that CuPy's copy takes; that is for those who
+    look on, and for what no fragment does.
+    """
+    if CONTEXT.plain and not LISTENERS and not faults.BLOCKING:
+        strides = None
+        if channels_last:
+            steps = last_steps(x.shape, x.dtype.itemsize)[1]
+            strides = tuple([step // x.dtype.itemsize for step in steps])
+        copied = cloned(wrap(x), {"strides": strides})
+        if copied is not None:
+            return copied._array
+    made = empty(x.shape, x.dtype, channels_last)
+    made[...] = x
+    return made
+
+
+def cloned(x: Tensor, params: dict[str, Any]) -> Tensor | None:
+    """A copy of a tensor off the tape by a fragment, if one does it."""
+    record = REGISTRY["clone"]
+    made: Tensor | None = None
+    if record.met:
+        rest = switches.computed_with
+        made = HOOKS.meet_on_device(record.name, record.met, (x,), params, rest)
+    return HOOKS.fragments.forward_on_device(record, (x,), params) if made is None else made
