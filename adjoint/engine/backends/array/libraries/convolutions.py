@@ -137,6 +137,7 @@ def operation(call: Convolution) -> CudnnOperation:
         compute="DOUBLE" if call.dtype == "float64" else "FLOAT",
         refused=tuple(refused),
         engines=unwanted(call),
+        kept=True,
     )
 
 

@@ -10,7 +10,9 @@ Note [plans]
 
     Most plans are built at once; some (of depthwise convolutions, say) have the library compile a
     kernel, which takes a fifth of a second each. So what was built slowly is kept on disk as a
-    whole, and once that much time is spent on an operation no further plan of it is tried.
+    whole, and once that much time is spent on an operation no further plan of it is tried. Plans of
+    convolutions are kept however they were built: to have the library propose some takes fifteen
+    times as long as to load one.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import warnings
 from collections.abc import Callable, Hashable, Sequence
 from ctypes import addressof, c_int64
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from math import inf
 from struct import Struct
 from threading import Lock
@@ -58,6 +60,7 @@ class CudnnOperation:
     compute: str = "FLOAT"
     refused: tuple[str, ...] = ()  # numerical notes of plans that are not wanted
     engines: tuple[str, ...] = ()  # parts of names of plans that are not
+    kept: bool = field(default=False, compare=False)  # whether plans are, built slowly or not
     options: dict[str, Any] = field(default_factory=dict, compare=False)  # of the graph
 
 
@@ -166,17 +169,20 @@ class Cudnn:
             return None
         candidates = Candidates(self, graph, [port.get_uid() for port in ports], operation)
         chosen = candidates.fastest() if timed else candidates.first()
-        if chosen is not None and candidates.slowest >= SLOW:
+        if chosen is not None and (operation.kept or candidates.slowest >= SLOW):
             self.keep(key, graph, chosen)
         return None if chosen is None else chosen.plan
 
     def key(self, operation: CudnnOperation, what: str) -> str:
         """What is kept of an operation is kept by."""
-        runtime = cupy().cuda.runtime
-        name = str(runtime.getDeviceProperties(self.index)["name"])
-        versions = self.module.backend_version(), self.module.__version__
         wanted = operation.key, operation.refused, operation.engines
-        return key_of("cudnn", what, repr((versions, name, wanted)))
+        return key_of("cudnn", what, repr((*self.where, wanted)))
+
+    @cached_property
+    def where(self) -> tuple[Any, str]:
+        """The library's versions, and the GPU."""
+        name = str(cupy().cuda.runtime.getDeviceProperties(self.index)["name"])
+        return (self.module.backend_version(), self.module.__version__), name
 
     def keep(self, key: str, graph: Any, chosen: ChosenPlan) -> None:
         """Keep a plan with what it was built to."""
