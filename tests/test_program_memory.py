@@ -14,6 +14,7 @@ from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.compiler.memory import packing
 from adjoint.engine.compiler.memory.limits import limit
 from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.package import draft
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.nn import functional as F
 
@@ -52,6 +53,27 @@ def test_what_is_read_elsewhere_is_not_overwritten() -> None:
     np.testing.assert_allclose(result.numpy(), turned(x, w).numpy(), rtol=1e-4, atol=1e-4)
     plan = plan_for(executable.task, LLVM, Options())
     assert all(len(b.buffers) == 1 for b in packing.blocks(plan, packing.lifetimes(plan)))
+
+
+@pytest.mark.usefixtures("anew")
+@pytest.mark.parametrize("n", [8192, 8193, 9000])
+def test_a_place_is_taken_by_one_result_of_a_kernel(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, begun = packing.blocks, []
+
+    def blocks(plan: Any, spans: Any) -> Any:
+        found = whole(plan, spans)
+        begun.extend([[spans[b][0] for b in block.buffers] for block in found])
+        return found
+
+    monkeypatch.setattr(draft, "blocks", blocks)
+    x = np.random.default_rng(n).integers(0, 50, n)
+    values, counts = np.unique(x, return_counts=True)
+    found = ad.tensor(x).mode()
+    assert int(found.values) == values[counts.argmax()] == x[int(found.indices)]
+    assert begun
+    assert all(len({*moments}) == len(moments) for moments in begun)
 
 
 def test_blocks_alive_together_do_not_overlap() -> None:

@@ -450,22 +450,6 @@ def call_at_levels(*args: Any) -> Any:
 HOOKS.call_at_levels = call_at_levels
 
 
-def vjp(*args: Any) -> Any:
-    """What `func.vjp` gives; loads it."""
-    return brought("adjoint.engine.autodiff.transforms.gradient").vjp(*args)
-
-
-HOOKS.vjp = vjp
-
-
-def pull_on_tape(*args: Any) -> Any:
-    """The rules of a node on the tape; loads what makes programs of them."""
-    return brought("adjoint.engine.graph.higher.rules").pull_on_tape(*args)
-
-
-HOOKS.pull_on_tape = pull_on_tape
-
-
 def load_networks() -> None:
     """Import the families behind nn.functional, without the rest of those that wait."""
     if not _Done.networks:
@@ -528,6 +512,8 @@ def later(module: str, function: str) -> Callable[..., Any]:
 
 
 HOOKS.note_call = SmallCallsLater().note
+HOOKS.vjp = later("adjoint.engine.autodiff.transforms.gradient", "vjp")
+HOOKS.pull_on_tape = later("adjoint.engine.graph.higher.rules", "pull_on_tape")
 HOOKS.compile_operation = later("adjoint.engine.backends.llvm.program.native", "compile_operation")
 HOOKS.find_operation = later("adjoint.engine.backends.llvm.program.kept", "find")
 HOOKS.keep_operation = later("adjoint.engine.backends.llvm.program.kept", "keep")

@@ -123,7 +123,9 @@ def blocks(plan: Plan, spans: Spans) -> list[ArenaBlock]:
         dying = dying_operand(step, first, buffer, spans) if takes else None  # type: ignore[arg-type]
         dying = None if dying in kept else dying
         block = block_of.get(dying) if dying is not None else None
-        if block is not None and block.last == first and block.nbytes >= buffer.nbytes:
+        free = block is not None and block.last == first and block.nbytes >= buffer.nbytes
+        # Another result of the step may have taken its place, even one that nobody reads.
+        if block is not None and free and block.buffers[-1] is dying:
             block.last = last
             block.buffers.append(buffer)
             block_of[buffer] = block
