@@ -15,13 +15,14 @@ import pytest
 
 from adjoint.engine.backends.array.gpu import waited
 from adjoint.engine.backends.array.kernels.order import choosing, device, rows
+from adjoint.engine.backends.array.kernels.shape import repeats
 from tests.cuda_on_threads import Gpu, threaded
 from tests.cupy_stand_in import on_device
 
 GENERATIONS = ("sm_80", "sm_90", "sm_100")
 
 
-MODULES = (choosing, device, rows)
+MODULES = (choosing, device, rows, repeats)
 
 
 @pytest.fixture
@@ -33,6 +34,8 @@ def xp(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(device, name, value)
     for name, value in (("THREADS", 8), ("PIECE", 16)):
         monkeypatch.setattr(rows, name, value)
+    for name, value in (("THREADS", 8), ("SCAN", 4)):
+        monkeypatch.setattr(repeats, name, value)
     folder = tmp_path_factory.getbasetemp()
 
     for module in MODULES:
@@ -53,6 +56,7 @@ def forget() -> None:
         device._weighing,
         device._extremes,
         rows._kernels,
+        repeats._kernels,
     ):
         kept.cache_clear()
 
@@ -175,6 +179,21 @@ def test_counts(xp: Any, bins: int) -> None:
 
 
 @needs_cpp
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+def test_repeats(xp: Any, dtype: str) -> None:
+    for counts in (rng.integers(0, 4, 70), np.array([0, 0, 90, 0]), np.zeros(9), np.ones(1)):
+        counts = counts.astype(dtype)
+        found = repeats.indices(xp, on_device(counts))
+        assert found is not None
+        assert found.dtype == counts.dtype
+        np.testing.assert_array_equal(np.asarray(found), np.arange(len(counts)).repeat(counts))
+    for place in (0, 33, 69):
+        counts = rng.integers(0, 4, 70).astype(dtype)
+        counts[place] = -1
+        assert repeats.indices(xp, on_device(counts)) is None
+
+
+@needs_cpp
 def test_extremes(xp: Any) -> None:
     for n in (1, 13, 300):
         x = rng.integers(-99, 99, n)
@@ -215,6 +234,7 @@ def test_compile(tmp_path: Path, generation: str, monkeypatch: pytest.MonkeyPatc
         device._extremes.__wrapped__(None, 0, kind)
         rows._kernels.__wrapped__(None, 0, kind)
     device._weighing.__wrapped__(None, 0, "float")
+    repeats._kernels.__wrapped__(None, 0, "int")
     for k, text in enumerate(texts):
         source = tmp_path / f"text{k}.cu"
         source.write_text(text)

@@ -143,6 +143,18 @@ EXACT: dict[str, tuple[Call, tuple[Any, ...]]] = {
         lambda x: every("unique_consecutive")(ad.where(x > 1, x, float("nan"))),
         (whole(4, 3000).astype(np.float32),),
     ),
+    "repeated as often as told": (lambda x, n: x.repeat_interleave(n, 0), (normal(900, 3), whole(5, 900))),
+    "repeated by int32": (
+        lambda x, n: x.repeat_interleave(n.int(), 1), (normal(3, 900), whole(5, 900))
+    ),
+    "repeats of much and nothing": (
+        lambda n: ad.repeat_interleave(n * n * n), (whole(2, 5000) * whole(30, 5000),)
+    ),
+    "repeats of nothing": (lambda n: (n * 0).repeat_interleave(n * 0), (whole(3, 40),)),
+    "repeats of no elements": (ad.repeat_interleave, (whole(3, 0),)),
+    "repeats of a known sum": (
+        lambda n: ad.repeat_interleave(n, output_size=80), (np.full(40, 2),)
+    ),
     "one_hot of what occurs": (
         lambda x: ad.nn.functional.one_hot(x), (whole(40, 30, 7),)
     ),
@@ -260,6 +272,8 @@ def test_transforms_on_several_streams() -> None:
 
 
 def test_what_cannot_be_counted_is_told() -> None:
+    with pytest.raises(RuntimeError, match="repeats can not be negative"):
+        ad.repeat_interleave(ad.tensor([1, -1, 4], device="cuda"))
     with pytest.raises(RuntimeError, match="not finite"):
         ad.histc(ad.tensor([1.0, np.nan], device="cuda"))
     with pytest.raises(RuntimeError, match="non-negative"):

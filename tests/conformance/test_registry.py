@@ -39,7 +39,7 @@ ELSEWHERE = frozenset(
     "add_scaled add_to_channels "  # the same: tests/test_small_calls_on_a_gpu.py
     "bernoulli_drawn sloped "  # the same: tests/launches_on_a_gpu.py
     "poisson_drawn standard_gamma_drawn "  # the same: tests/launches_on_a_gpu.py
-    "rfft_several one_hot_there "  # the same: tests/test_more_calls_cuda.py
+    "rfft_several one_hot_there repeated "  # the same: tests/test_more_calls_cuda.py
     "biased_convolution biased_convolution_transpose "  # the same: tests/convolutions_on_a_gpu.py
     "recurrent_network recurrent_network_gradient "  # tests/test_recurrent_networks.py
     "max_pool_of_channels "  # of images in that order: tests/test_native_pooling.py

@@ -9,10 +9,17 @@ from numpy import integer
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.layout import contiguous_format
-from adjoint.engine.core.operations.families import linear, primitive
+from adjoint.engine.core.operations.families import (
+    depends_on_values,
+    linear,
+    primitive,
+    sized_by_values,
+)
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec, wrap_dim, wrap_dims
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import ints, listed
 from adjoint.engine.ops.index.index import INDEX
 
@@ -182,6 +189,18 @@ REPEAT_INDICES = primitive(
 )
 
 
+# The same where the sum is not known: on a GPU in eager mode, which is waited for once.
+_refuse = depends_on_values("repeat_interleave", "Give its size: output_size=.")
+REPEATED = primitive(
+    "repeated",
+    sized_by_values(_refuse, lambda size, x: Spec((size(),), x.dtype, x.device)),
+    None,
+    batch=_refuse,
+    native_check=True,
+)
+NEGATIVE_REPEATS = "repeat_interleave: repeats can not be negative"
+
+
 def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
     if repeats.ndim != 1 or repeats.dtype.name not in ("int64", "int32"):
         kind = RuntimeError if repeats.ndim != 1 else NotImplementedError
@@ -189,9 +208,11 @@ def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
             "repeat_interleave: repeats must be a 0-dim or 1-dim int32 or int64 tensor, received "
             f"{repeats._spec}"
         )
+    if output_size is None and CONTEXT.settled and repeats._array.__class__ in DEVICE_LAYOUTS:
+        return REPEATED(repeats)
     if output_size is None:
         if repeats.numel() and (repeats < 0).any().item():
-            raise RuntimeError("repeat_interleave: repeats can not be negative")
+            raise RuntimeError(NEGATIVE_REPEATS)
         output_size = int(repeats.sum().item())
     return REPEAT_INDICES(repeats, total=output_size)
 

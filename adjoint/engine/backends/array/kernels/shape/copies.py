@@ -9,6 +9,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import FLOAT8, HOST_FLOAT8, NUMPY_OF
 from adjoint.engine.backends.array.gpu.transfers import transfer
+from adjoint.engine.backends.array.kernels.shape import repeats
 from adjoint.engine.backends.array.kernels.shape.float8 import from_float8, to_float8
 from adjoint.engine.backends.array.memory.joining import joined
 from adjoint.engine.backends.array.memory.strides import copy_with
@@ -115,6 +116,19 @@ def flip(xp: Any, x: Array, dims: Shape) -> Array:
 @lowers(rearrange.ROLL)
 def roll(xp: Any, x: Array, shifts: Shape, dims: Shape) -> Array:
     return xp.ascontiguousarray(xp.roll(x, shifts, axis=dims))
+
+
+@lowers(rearrange.REPEATED)
+def repeated(xp: Any, counts: Array) -> Array:
+    if on_device(xp) and counts.size:
+        found = repeats.indices(xp, counts)
+    elif counts.size and bool((counts < 0).any()):
+        found = None
+    else:
+        found = repeat_indices(xp, counts, int(counts.sum()))
+    if found is None:
+        raise RuntimeError(rearrange.NEGATIVE_REPEATS)
+    return found
 
 
 @lowers(rearrange.REPEAT_INDICES)
