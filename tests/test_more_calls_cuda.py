@@ -202,7 +202,9 @@ def results(name: str, device: str, *, gradients: bool) -> list[Any]:
             for x in found
         ]
         found += ad.autograd.grad(sum(weighed), leaves)
-    return [x.detach().cpu() for x in found]
+    for x, y in zip(found, moved := [x.detach().cpu() for x in found], strict=True):
+        assert y.stride() == x.stride()
+    return moved
 
 
 @pytest.mark.parametrize("name", CLOSE)
@@ -220,6 +222,24 @@ def test_the_cpu_s_bits(name: str) -> None:
     got, want = (results(name, device, gradients=False) for device in ("cuda", "cpu"))
     ad.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
     assert [x.dtype for x in got] == [x.dtype for x in want]
+
+
+def test_what_moves_between_devices_lies_as_it_did() -> None:
+    x = ad.tensor(normal(2, 3, 4, 5))
+    images = x.to(memory_format=ad.channels_last)
+    for y in (
+        x, images, x.mT, x.permute(3, 0, 2, 1), x[0, 0].t(), x.half().permute(1, 0, 3, 2),
+        x[:, ::2], x[:1].expand(4, 3, 4, 5), x.mT[:, :, 1:], x[:0].mT, x[0, 0, 0, 0],
+    ):  # fmt: skip
+        there, want = y.cuda(), y.clone()
+        assert there.stride() == want.stride()
+        assert there.cpu().stride() == want.stride()
+        assert there.cpu().equal(y)
+    there = images.cuda()
+    assert there[:, :, 1:].cpu().stride() == images[:, :, 1:].clone().stride()
+    there[0, 0] = 7  # in memory of its own
+    assert there.cpu()[0, 0].eq(7).all()
+    assert not images[0, 0].eq(7).all()
 
 
 def test_each_nan_is_one_of_its_own_in_rows() -> None:

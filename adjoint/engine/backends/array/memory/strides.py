@@ -118,6 +118,18 @@ def copy_with(xp: Any, x: Array, strides: Any, dtype: Any = None) -> Array:
     return out
 
 
+def places_in_rows(x: Array) -> Shape | None:
+    """Of a copy in the order in which dimensions lie, where each is among them; None: in order."""
+    if x.flags.c_contiguous or not x.size:
+        return None
+    own = unit_strides(x.shape, element_strides(x))
+    strides = format_strides("copy", x.shape, own, preserve_format)
+    if strides is None:
+        return None
+    order = sorted(range(x.ndim), key=lambda d: (-strides[d], -x.shape[d], d))
+    return tuple(sorted(range(x.ndim), key=order.__getitem__))
+
+
 def bounds(x: Array) -> tuple[int, int]:
     """How many elements lie before and after x's first one in the memory it is part of."""
     owner = x

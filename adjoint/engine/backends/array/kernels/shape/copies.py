@@ -12,11 +12,11 @@ from adjoint.engine.backends.array.gpu.transfers import transfer
 from adjoint.engine.backends.array.kernels.shape import repeats
 from adjoint.engine.backends.array.kernels.shape.float8 import from_float8, to_float8
 from adjoint.engine.backends.array.memory.joining import joined
-from adjoint.engine.backends.array.memory.strides import copy_with
+from adjoint.engine.backends.array.memory.strides import copy_with, places_in_rows
 from adjoint.engine.backends.array.table import lowers, on_device, row_major
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType, float32
-from adjoint.engine.core.operations.large import large
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, large
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
@@ -77,7 +77,12 @@ def widened(xp: Any, x: Array, dtype: Any) -> Array:
 
 @lowers(convert.TO_DEVICE)
 def to_device(xp: Any, x: Array, device: Device, non_blocking: bool = False) -> Array:
-    return transfer(x, device, non_blocking)
+    known = x.__class__ is np.ndarray or x.__class__ in DEVICE_LAYOUTS
+    inverse = places_in_rows(x) if known else None
+    if inverse is None:
+        return transfer(x, device, non_blocking)
+    order = sorted(range(x.ndim), key=inverse.__getitem__)
+    return transfer(x.transpose(order), device, non_blocking).transpose(inverse)  # CuPy gives rows
 
 
 @lowers(convert.CLONE)
