@@ -24,6 +24,7 @@ from adjoint.engine.backends.llvm.templates.convolution.pixels.sums import (
     along_sums,
     pixel_sums,
     pixel_way,
+    row_sums,
     vectors_of,
 )
 from adjoint.engine.backends.llvm.templates.convolution.pixels.winograd import (
@@ -106,13 +107,16 @@ def convolved(x: Any, weights: Any, params: Params, sizes: tuple[int, ...]) -> A
     return out
 
 
-def drawn(rng: Any, alone: bool) -> tuple[tuple[int, ...], tuple[int, ...], Params]:
+def drawn(rng: Any, way: Any) -> tuple[tuple[int, ...], tuple[int, ...], Params]:
     """Shapes of images and weights, and a geometry with at least one window."""
     rank, groups = int(rng.integers(1, 3)), int(rng.choice([1, 1, 1, 2, 3]))
     channels = int(rng.choice([8, 11, 16, 31, 90]))
     rows = int(rng.choice([13, 16, 31, 45, 64, 130]))
-    if alone:  # each channel has a filter of its own
+    if way is along_sums:  # each channel has a filter of its own
         groups, channels, rows = rows, 1, 1
+    if way is row_sums:
+        rank, groups, channels = 2, 1, int(rng.integers(1, 6))
+        rows = int(rng.choice([45, 64, 130]))
     kernel = tuple(int(n) for n in rng.integers(1, 5 if rank == 2 else 9, rank))
     params: Params = {
         "groups": groups,
@@ -120,6 +124,8 @@ def drawn(rng: Any, alone: bool) -> tuple[tuple[int, ...], tuple[int, ...], Para
         "padding": tuple((int(a), int(b)) for a, b in rng.integers(0, 4, (rank, 2))),
         "dilation": tuple(int(n) for n in rng.integers(1, 3, rank)),
     }
+    if way is row_sums:
+        kernel, params["dilation"] = (kernel[0], kernel[1] + 1), (params["dilation"][0], 1)
     sizes = tuple(
         int(rng.integers(max(1, (k - 1) * d + 1 - low - high), 24))
         for k, d, (low, high) in zip(kernel, params["dilation"], params["padding"], strict=True)
@@ -129,13 +135,14 @@ def drawn(rng: Any, alone: bool) -> tuple[tuple[int, ...], tuple[int, ...], Para
 
 
 @wide
-@pytest.mark.parametrize("alone", [False, True])
-@pytest.mark.parametrize("seed", range(20))
-def test_sums_of_pixels_are_those_of_float64(seed: int, alone: bool) -> None:
+@pytest.mark.parametrize("way", [pixel_sums, along_sums, row_sums])
+@pytest.mark.parametrize("seed", range(18))
+def test_sums_of_pixels_are_those_of_float64(seed: int, way: Any) -> None:
     rng = np.random.default_rng(seed)
-    dtype = "float64" if seed % 8 == 7 else "float32"
-    images, kernel, params = drawn(rng, alone)
-    x = in_pixels(rng.standard_normal(images).astype(dtype))
+    dtype = "float64" if seed % 8 == 7 and way is not row_sums else "float32"
+    images, kernel, params = drawn(rng, way)
+    x = rng.standard_normal(images).astype(dtype)
+    x = x if way is row_sums else in_pixels(x)
     weights = rng.standard_normal(kernel).astype(dtype)
     lines = [params[name] for name in ("stride", "padding", "dilation")]
     geometry = zip(images[2:], kernel[2:], *lines, strict=True)
@@ -146,8 +153,7 @@ def test_sums_of_pixels_are_those_of_float64(seed: int, alone: bool) -> None:
     row, channel = given.strides[:2]
     taps = TapWeights(given, groups, rows, kernel[1], row * rows, row, channel)
     phases = forward_phases(params, kernel[2:], sizes)
-    way = pixel_way(source, taps, target, phases)
-    assert way is (along_sums if alone else pixel_sums)
+    assert pixel_way(source, taps, target, phases) is way
     known = {source.buffer: x.ctypes.data, given.buffer: weights.ctypes.data}
     known[target.buffer] = out.ctypes.data
     run(way(source, taps, target, phases), known, 1 + seed % 3)

@@ -8,7 +8,9 @@ from functools import partial
 from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
+    Line,
     Phase,
+    input_bounds,
     positions,
     tap_offsets,
 )
@@ -29,6 +31,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     KINDS,
     address,
     kind_of,
+    padded,
     parts_of,
     rounded,
     walk_words,
@@ -48,6 +51,7 @@ PIECES = 8  # work is dealt out in at least so many pieces, where it can be
 LEAST = 8  # channels that a pixel is read along
 TOGETHER = 2  # positions of a depthwise convolution
 FAR = 1 << 20  # bytes of weights that no near cache keeps from call to call
+HIGH = 3  # vectors of a strip, below which rows take as long as strips of Note [strips], or longer
 FULL = 0.75  # of the lanes of strips, that have an output channel
 
 
@@ -84,6 +88,8 @@ def pixel_way(
     """What makes the launches of a convolution by kept weights if its images are pixels."""
     if goes_along_pixels(x, weights, out, phases):
         return along_sums
+    if goes_by_rows(x, weights, out, phases):
+        return row_sums
     return pixel_sums if goes_by_pixels(x, weights, out, phases) else None
 
 
@@ -109,6 +115,56 @@ def pixel_sums(
         strips, launch = in_strips(weights, phase, kind_of(out), vectors)
         launches += [launch, multiply(x, weights, strips, out, phase, ending)]
     return launches
+
+
+def goes_by_rows(x: Place, weights: TapWeights, out: Place, phases: list[Phase]) -> bool:
+    """Whether few channels lie in rows, of which taps are neighbours, and those of the result are
+    neighbours: a network's first convolution."""
+    numbers = (*x.shape, *x.strides, *out.shape, *out.strides, *weights.place.shape)
+    if any(map(is_extent, (*numbers, *weights.place.strides))) or not has_wide_registers():
+        return False
+    if len(x.shape) != 4 or out.strides[1] != 1 or len(phases) != 1 or weights.groups != 1:
+        return False
+    down, across = phases[0]
+    near = [t for _, t in across.taps] == list(range(len(across.taps)))
+    taps = weights.channels * len(down.taps)
+    lanes = outer_tile(kind_of(out)).lanes
+    full = fills_strips(weights.rows, lanes) and vectors_of(weights.rows, lanes) >= HIGH
+    few = weights.channels < LEAST and taps <= MOST_TAPS
+    return few and near and len(across.taps) > 1 and full
+
+
+def row_sums(
+    x: Place, weights: TapWeights, out: Place, phases: list[Phase], ending: Ending | None = None
+) -> list[Launch]:
+    """Launches of a convolution that `goes_by_rows`.
+
+    It is one of pixels whose channels are the taps along a row, and whose coordinates are channel,
+    row, and where a row's taps begin. Zeros are laid around, as such pixels lie across the edge.
+    """
+    phase, given = phases[0], weights.place
+    source, launches = padded(x, input_bounds(phases), always=x.strides[-1] != 1)
+    along = len(phase[1].taps)
+    deep = Line(1, 0, 1, 0, 1, tuple((c, c) for c in range(weights.channels)))
+    first = replace(phase[1], taps=phase[1].taps[:1])
+    (n, channels, *sizes), (example, channel, line, step) = source.shape, source.strides
+    images = Place(
+        source.buffer, (n, along, channels, *sizes), (example, step, channel, line, step),
+        source.offset,
+    )  # fmt: skip
+    shape = (given.shape[0], along, weights.channels, len(phase[0].taps), 1)
+    steps = (weights.row_step, given.strides[3], weights.channel_step, given.strides[2], 0)
+    filters = replace(
+        weights, place=Place(given.buffer, shape, steps, given.offset), channels=along,
+        channel_step=given.strides[3],
+    )  # fmt: skip
+    (n, rows, *counts), (example, row, *of_counts) = out.shape, out.strides
+    results = Place(out.buffer, (n, rows, 1, *counts), (example, row, 0, *of_counts), out.offset)
+    vectors = vectors_of(weights.rows, outer_tile(kind_of(out)).lanes)
+    lines = (deep, phase[0], first)
+    strips, launch = in_strips(filters, lines, kind_of(out), vectors)
+    last = multiply(images, filters, strips, results, lines, ending, exist=True)
+    return [*launches, launch, last]
 
 
 def in_strips(
@@ -180,8 +236,12 @@ def multiply(
     phase: Phase,
     ending: Ending | None,
     along: bool = False,
+    exist: bool = False,
 ) -> Launch:
-    """The sums of one phase; `along` pixels, each channel by its own weights."""
+    """The sums of one phase; `along` pixels, each channel by its own weights.
+
+    Unless all pixels that are read `exist`, there are zeros in place of some.
+    """
     kind, groups, rows, channels = kind_of(out), weights.groups, weights.rows, weights.channels
     lanes, vectors = outer_tile(kind).lanes, strips.vectors
     count = positions(phase, out.shape[0])
@@ -207,7 +267,10 @@ def multiply(
         (n, at.start, at.step, [t for _, t in at.taps])
         for n, at in zip(x.shape[2:], phase, strict=True)
     ]
-    (high, top, down, ys), (wide, left, across, xs) = plane + lines
+    (high, top, down, ys), (wide, left, across, xs) = (plane + lines)[-2:]
+    if exist:
+        top, left, high, wide = FAR, FAR, 2 * FAR, 2 * FAR
+    before = len(taps) // (len(ys) * len(xs))  # taps of a coordinate before those two
     # A result of which only an epilogue's are written lies nowhere.
     target: Any = to if ending is None else 0
     words = PixelWords(
@@ -219,7 +282,7 @@ def multiply(
         sizes=walk[0], source_steps=walk[1], target_steps=walk[2],
     ).listed()  # fmt: skip
     more: list[Any] = [] if ending is None else ending.words
-    coordinates = [(y, z) for y in ys for z in xs]
+    coordinates = [(y, z) for _ in range(before) for y in ys for z in xs]
     entries = [n for (y, z), offset in zip(coordinates, taps, strict=True) for n in (y, z, offset)]
     reads, writes = (
         [whole(x.buffer), whole(strips.buffer), whole(strips.zeros)],
@@ -248,6 +311,7 @@ def blocks_of(channels: int, taps: int, vectors: int, kind: str) -> tuple[int, i
     columns = vectors * outer_tile(kind).lanes
     most = min(kernels.CHAIN, kernels.PART_BYTES // (columns * width(kind) // 8))
     turns = kernels.TURNS if channels % kernels.TURNS == 0 else 1
+    turns = channels if channels < LEAST else turns
     if channels > most:
         return 1, rounded(parts_of(channels, parts_of(channels, most)), turns), turns
     some = max(1, most // channels)
