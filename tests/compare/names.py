@@ -136,7 +136,10 @@ JUDGED_IN_FLOAT32 = frozenset(
 HALVES = ("float16 ", "bfloat16 ")
 ON_PURPOSE = {
     "as_strided_scatter": ((" gradient",), "finite differences say 0 where PyTorch says 1"),
-    "matrix_exp": (HALVES, "PyTorch overflows in halves; ours is computed in float32"),
+    "matrix_exp": (
+        (*HALVES, "float32 "),
+        "PyTorch overflows in halves, and in float32 is off float64's by up to 2e-3; ours by none",
+    ),
     "nn.functional.hinge_embedding_loss": (HALVES, "ours accumulates halves in float32"),
     "nn.functional.multi_head_attention_forward": (
         HALVES,
