@@ -106,7 +106,7 @@ def derivatives(names: list[str], seed: int, tracked: int) -> list[Any]:
     a, b = x, y
     for name in names:
         a, b = STEPS[name](a, b), a
-    found = []
+    found: list[Any] = []
     target: Any = (a * (b if b.shape == a.shape else 1)).sum()
     for _ in range(3):
         if not target.requires_grad:

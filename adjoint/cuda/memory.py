@@ -19,7 +19,8 @@ from adjoint.engine.backends.array.gpu.cuda import (
     is_available,
     mem_get_info,
 )
-from adjoint.engine.backends.array.gpu.device_memory import TRACKING, DeviceCounts, counts_of
+from adjoint.engine.backends.array.gpu.device_memory import TRACKING, counts_of
+from adjoint.engine.backends.array.gpu.memory_counts import DeviceCounts
 from adjoint.engine.core.origins import Where
 
 NONE = DeviceCounts()  # where there is no GPU, nothing is held

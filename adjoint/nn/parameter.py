@@ -61,7 +61,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             if overrides(kind):  # and may carry its attributes along
                 own: Any = data.detach()
                 if type(own) is kind and own is not data:
-                    own._is_param = True
+                    own.__dict__["_is_param"] = True
                     NEWCOMERS.begins_anew = True
                     return own.requires_grad_(requires_grad)
         instance = alias_noted(data).as_subclass(kind)

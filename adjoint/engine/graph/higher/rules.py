@@ -165,7 +165,8 @@ class RuleOperation:
             for k, code in enumerate(node.plan.saves)
         ]
         values = (*saved, *grads)
-        record, outs = self.record, None
+        record = self.record
+        outs: Sequence[Any] | None = None
         if record is not None and record.small and not LISTENERS:
             given = self.led(values)
             found = HOOKS.meet_noted(record.small, given, params, record.tape)  # type: ignore[misc]
@@ -376,7 +377,7 @@ def has_rule_operations(plan: TapePlan) -> bool:
         or record.pulls_views
         or record.fails not in FLOATS_SUCCEED
         or record.window is not None
-        or plan.node_class.is_write
+        or plan.node_class.is_write  # type: ignore[attr-defined]
     )
 
 
@@ -386,7 +387,7 @@ def pull_on_tape(
     """The cotangents of a node's operands, on the tape; None: its operations are called."""
     plan = node.plan
     key = (None if needed is None else tuple(needed), len(grads))
-    operation = plan.higher.get(key)
+    operation: Any = plan.higher.get(key)
     if operation is None:
         operation = RuleOperation(plan, needed, len(grads)) if has_rule_operations(plan) else False
         plan.higher[key] = operation

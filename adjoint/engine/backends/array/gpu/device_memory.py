@@ -283,7 +283,7 @@ class Pools:
 
         def make(stream: int) -> Any:
             rooms = kept.get((index, stream, units))
-            if words is not None and rooms is not None:
+            if natively is not None and words is not None and rooms is not None:
                 natively.remember(words, stream, rooms)  # which are never another list
             if not rooms or waiting or allocator() is not serve:
                 return asked()
