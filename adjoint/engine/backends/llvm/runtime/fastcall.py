@@ -56,9 +56,6 @@ IMPORTED = (
 )
 
 
-_KEPT: list[Any] = []  # what methods need
-
-
 class _MethodDef(ctypes.Structure):
     _fields_ = [
         ("name", ctypes.c_char_p),
@@ -87,10 +84,10 @@ def builtin(
 def method(kind: type, address: int, *, name: str, keep: object = None) -> Any:
     """A method of a class without arguments around native code, which is given the object.
 
-    `keep` lives as long as the process does, as the method may.
+    `keep` is never let go of: while Python ends, objects end after the modules they came from.
     """
     definition = _MethodDef(name.encode(), address, METH_NOARGS, b"")
-    _KEPT.append((definition, keep))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object((definition, keep)))
     make = ctypes.pythonapi.PyDescr_NewMethod
     make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_void_p]
     return make(kind, ctypes.addressof(definition))
