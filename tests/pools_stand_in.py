@@ -209,6 +209,7 @@ def made_pools(natively: bool) -> Iterator[Pools]:
         assert (made.natively is not None) <= natively
     finally:
         TRACKING.stop()
+        made.others.waiting.clear()  # native code holds pools for good
         made.let_go()
         device_memory.POOLS[:] = before
         COUNTS.pop(INDEX, None)

@@ -32,7 +32,8 @@ def things_done(natively: bool, seed: int) -> list[Any]:
         pools.serve(TOTAL // 4)  # so that it may grow
         makers = [pools.maker(INDEX, shape, np.dtype(kind), steps) for shape, kind, steps in KINDS]
         assert (pools.natively is not None) == natively
-        counts, ours, apart = counts_of(INDEX), pools.serve, pools.serving(pools.fresh())
+        counts, ours, other = counts_of(INDEX), pools.serve, pools.fresh()
+        apart = pools.serving(other)
         most = counts.used.peak
         native = 0
         for _ in range(800):
@@ -80,6 +81,7 @@ def things_done(natively: bool, seed: int) -> list[Any]:
                 None if TRACKING.history is None else [e.action for e in TRACKING.history],
             ))  # fmt: skip
         held.clear()
+        other.free_all_blocks()
         assert (native > 20) == natively
         assert (counts.live, counts.used.current, counts.blocks.current) == ({}, 0, 0)
     return log

@@ -390,8 +390,8 @@ def native_pieces(pools: Any, tracking: Any, slowly: Callable[[Any], None]) -> P
     """
     cupy, block = pools.cupy, pools.block
     base, allocate = cupy.ndarray.__base__, vector_new()
-    offsets = [
-        slot_offset(vars(kind).get(name))
+    offsets = [  # found anew: what is kept of a class would hold it, and the pools with it
+        slot_offset.__wrapped__(vars(kind).get(name))
         for kind, name in (
             (block, "room"), (type(tracking), "on"), (type(tracking), "history"),
             (DeviceCounts, "live"),
