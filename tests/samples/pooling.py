@@ -18,6 +18,18 @@ ROWS = [
     S(f"{F}adaptive_max_pool1d", T(2, 3, 7, kind="distinct"), 3),
     S(f"{F}adaptive_max_pool2d", T(2, 2, 5, 6, kind="distinct"), (3, 4), return_indices=True),
     S(f"{F}adaptive_max_pool3d", T(1, 2, 3, 4, 5, kind="distinct"), 2),
+    *(
+        S(
+            f"{F}fractional_max_pool{rank}d",
+            T(1, 2, *(6, 7, 5)[:rank], kind="distinct"),
+            2,
+            3,
+            None,
+            False,
+            T(1, 2, rank, low=0.1, high=0.9, grad=False),
+        )
+        for rank in (2, 3)
+    ),
     S(f"{F}lp_pool1d", T(2, 3, 7, kind="positive"), 2, 3, 2),
     S(f"{F}lp_pool2d", T(2, 3, 5, 6, kind="positive"), 3.0, 2),
     S(f"{F}lp_pool3d", T(1, 2, 3, 4, 4, kind="positive"), 2, 2),

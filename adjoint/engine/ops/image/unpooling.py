@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeValueError
+from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.image.convolution_functions import expanded
 from adjoint.engine.ops.image.pooling import FUNCTIONAL, flat
 from adjoint.engine.ops.index.gather import GATHER, SCATTER
@@ -78,6 +80,40 @@ def _fractional_places(
     return places
 
 
+def _fractional(
+    x: Tensor, samples: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...]
+) -> tuple[Tensor, Tensor]:
+    """(largest, where) of windows: (N, C, ...), (N, C, rank)."""
+    rank, lead = len(kernel), x.shape[:2]
+    at = _fractional_places(samples, tuple(x.shape[2:]), sizes, kernel)
+    values = GATHER(flat(x, rank), at, dim=2).reshape((*lead, prod(sizes), prod(kernel)))
+    best = values.argmax(-1, keepdim=True)
+    picks = at.reshape(values.shape).gather(-1, best)
+    return values.gather(-1, best).reshape((*lead, *sizes)), picks.reshape((*lead, *sizes))
+
+
+def _fractional_vjp(gs: Any, later_outs: Any, x_spec: Spec) -> Tensor | None:
+    g, at = gs[0], later_outs[0]
+    if g is None:
+        return None
+    rank = g.ndim - 2
+    zeros = g.new_zeros((*x_spec.shape[:2], prod(x_spec.shape[2:])))
+    back = SCATTER(zeros, flat(g, rank), flat(at, rank), dim=2, accumulate=True)
+    return back.reshape(x_spec.shape)
+
+
+# The largest of windows and where they are: one node, whose gradient is put there.
+FRACTIONAL_MAX_POOL = composite(
+    "fractional_max_pool",
+    _fractional,
+    _fractional_vjp,
+    None,
+    operands=("x", "samples"),
+    outputs=2,
+    fragment="composed",
+)
+
+
 def fractional_max_pool(
     rank: int,
     input: Tensor,
@@ -99,14 +135,8 @@ def fractional_max_pool(
                 f"{name}: expected _random_samples of shape {(batch, channels, rank)}, received "
                 f"{tuple(samples.shape)}"
             )
-        samples = samples[:batch]
-    at = _fractional_places(samples, tuple(input.shape[-rank:]), sizes, kernel)
-    values = GATHER(flat(x, rank), at, dim=2)
-    values = values.reshape((batch, channels, prod(sizes), prod(kernel)))
-    best = values.detach().argmax(-1, keepdim=True)
-    picks = at.reshape(values.shape).gather(-1, best).squeeze(-1)
-    out_shape = (batch, channels, *sizes)
-    out = values.gather(-1, best).reshape(out_shape), picks.reshape(out_shape)
+        samples = samples if samples.shape[0] == batch else samples[:batch]
+    out = FRACTIONAL_MAX_POOL(x, samples, kernel=tuple(kernel), sizes=tuple(sizes))
     return out if x is input else (out[0].squeeze(0), out[1].squeeze(0))
 
 
