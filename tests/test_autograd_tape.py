@@ -720,3 +720,27 @@ def test_nodes_share_what_is_alike() -> None:
     assert sorted(other.versions) == [0, 1]
     assert tuple(nodes[0].versions) == (0, 0)
     assert (x + x)._node.saved == (x + x)._node.versions == ()
+
+
+@pytest.mark.parametrize("how", ["requires_grad_", "requires_grad", "detach_"])
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_leaf_frozen_after_its_use_gets_no_gradient(how: str, watched: bool) -> None:
+    frozen, other = ad.ones(2, requires_grad=True), ad.ones(2, requires_grad=True)
+    seen: list[Any] = []
+    if watched:
+        frozen.register_post_accumulate_grad_hook(lambda t: seen.append("post"))
+        frozen.register_hook(lambda g: seen.append("hook"))
+    y = (frozen * other * 3).sum()
+    if how == "detach_":
+        frozen.detach_()
+    else:
+        frozen.requires_grad = False
+    y.backward(retain_graph=True)
+    assert frozen.grad is None
+    assert other.grad is not None
+    assert other.grad.tolist() == [3.0, 3.0]
+    assert seen == ["hook", "post"] * watched  # as in PyTorch
+    frozen.requires_grad_()
+    y.backward()
+    assert frozen.grad is not None
+    assert frozen.grad.tolist() == [3.0, 3.0]

@@ -126,6 +126,11 @@ class Wrappers:
         return outs
 
     @staticmethod
+    def written(name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An in-place operation that came past the class: `Tensor.add_(x, 1)`, `super().add_(1)`."""
+        return _handing(name)(target, *args, **kwargs)
+
+    @staticmethod
     def prepare(cls: type[Any]) -> None:
         """Give a new class the methods that hand over what is no operation of a record."""
         HOOKS.load_rest()
@@ -198,6 +203,9 @@ def _method(name: str) -> Callable[..., Any]:
         return self if written else result
 
     return method
+
+
+_handing = functools.cache(_method)
 
 
 def _shown(self: Any) -> str:

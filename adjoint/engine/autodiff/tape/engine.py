@@ -260,7 +260,7 @@ class Backward:
         alone = alone and not self.create_graph
         while self.leaves:  # a hook may have put new ones there
             leaf, grad, _ = self.leaves.pop(next(iter(self.leaves)))
-            if alone and grad.__class__ is Tensor and not is_watched(leaf):
+            if alone and grad.__class__ is Tensor and leaf._requires_grad and not is_watched(leaf):
                 accumulate_grad(leaf, grad, keep_graph=False)  # what `arrive` comes to
             else:
                 self.arrive(leaf, grad)
@@ -484,7 +484,7 @@ class Backward:
                 if replaced is not None:
                     grad = replacing(prehook, [grad], claimed(replaced))[0]
             grad = claimed(grad)[0]  # a hook may have kept it
-        if grad is not None:
+        if grad is not None and leaf._requires_grad:  # else it was frozen since it was used
             accumulate_grad(leaf, grad, keep_graph=self.create_graph)
         meta = leaf._grad_meta
         if meta is not None and meta.accumulate_hooks:
