@@ -213,3 +213,15 @@ def test_a_modules_conversion_reaches_what_wrappers_hold(kind: type[Held]) -> No
             assert weight.dtype is inside(weight).dtype is dtype
     finally:
         ad.__future__.set_swap_module_params_on_conversion(False)
+
+
+def test_writes_past_the_class_reach_it() -> None:
+    class Goes(Held):
+        def mul_(self, other: Any) -> Any:
+            return super().mul_(other)
+
+    x: Any = Goes(ad.ones(2))
+    assert ad.Tensor.add_(x, 2) is x
+    x.mul_(5)
+    ad.Tensor.div_(x, 3)
+    assert x.elem.tolist() == [5.0, 5.0]

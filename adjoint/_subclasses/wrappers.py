@@ -127,7 +127,7 @@ class Wrappers:
 
     @staticmethod
     def written(name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An in-place operation that came past the class: `Tensor.add_(x, 1)`, `super().add_(1)`."""
+        """An in-place operation that came past the class: `Tensor.add_(x, 1)`."""
         return _handing(name)(target, *args, **kwargs)
 
     @staticmethod

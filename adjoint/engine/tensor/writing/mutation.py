@@ -89,10 +89,10 @@ def update(
         except BaseException:
             doubt(target._storage)
             raise
-    if target._array.__class__ is Window and HOOKS.wrappers is not None:
-        if HOOKS.wrappers.among((target,)):
-            written: Tensor = HOOKS.wrappers.written(name, target, args, kwargs)
-            return written
+    wrappers = HOOKS.wrappers if target._array.__class__ is Window else None
+    if wrappers is not None and wrappers.among((target,)):
+        written: Tensor = wrappers.written(name, target, args, kwargs)
+        return written
     since = HOOKS.sequence_now()
     result = compute(target, *args, **kwargs)
     if not result._requires_grad:
