@@ -23,6 +23,7 @@ from adjoint.engine.backends.llvm.runtime.peeking import (
     HEAD,
     OWNER,
     RANK,
+    SAME_WORDS,
     SIZES,
     STRIDES,
     arrays_are_laid_out,
@@ -38,7 +39,9 @@ MOST = 16  # tensors among the arguments
 # dtype, rank, whether it must not have been asked for gradients, sizes and strides; of anything
 # else 0 and the object.
 _COUNTS = 4
-_TEXT = """
+_TEXT = (
+    SAME_WORDS
+    + """
 declare i64 @PyTuple_Size(ptr)
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare i64 @PyLong_AsLongLong(ptr)
@@ -61,26 +64,6 @@ each:
   %kNext = add i64 %k, 1
   %same = icmp eq i64 %word, %other
   br i1 %same, label %yes, label %next
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}
-define internal i1 @same_words(ptr %a, ptr %b, i64 %count) {
-entry:
-  br label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %each]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %yes
-each:
-  %p = getelementptr i64, ptr %a, i64 %k
-  %q = getelementptr i64, ptr %b, i64 %k
-  %x = load i64, ptr %p
-  %y = load i64, ptr %q
-  %kNext = add i64 %k, 1
-  %same = icmp eq i64 %x, %y
-  br i1 %same, label %next, label %no
 yes:
   ret i1 true
 no:
@@ -239,6 +222,7 @@ define ptr @fits(ptr %self, ptr %args) {
   ret ptr %answer
 }
 """
+)
 
 
 @cache

@@ -106,6 +106,29 @@ error:
 
 Address = Callable[[Any], int]
 Steps = Callable[[Any, int], tuple[int, ...] | None]
+# Whether so many words are the same at two places, as text: shapes, or strides.
+SAME_WORDS = """
+define internal i1 @same_words(ptr %a, ptr %b, i64 %count) {
+entry:
+  br label %next
+next:
+  %k = phi i64 [0, %entry], [%kNext, %each]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %each, label %yes
+each:
+  %p = getelementptr i64, ptr %a, i64 %k
+  %q = getelementptr i64, ptr %b, i64 %k
+  %x = load i64, ptr %p
+  %y = load i64, ptr %q
+  %kNext = add i64 %k, 1
+  %same = icmp eq i64 %x, %y
+  br i1 %same, label %next, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+"""
 
 
 def slow_address(array: Any) -> int:

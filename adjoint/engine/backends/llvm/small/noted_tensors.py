@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.llvm.runtime.peeking import DTYPE, RANK, SIZES
+from adjoint.engine.backends.llvm.runtime.peeking import DTYPE, RANK, SAME_WORDS, SIZES
 from adjoint.engine.backends.llvm.small.comparing import FLOAT, INT, NDARRAY
 
 CARRIES, SILENT, UNUSUAL = range(3)  # what a result is to gradients
@@ -137,6 +137,7 @@ none:
 unknown:
   ret ptr null
 }}
+{SAME_WORDS}
 define i1 @alike(ptr %one, ptr %other) {{
 entry:
   %oneKind = call ptr @kind_in(ptr %one)
@@ -150,21 +151,8 @@ entry:
 sized:
   %oneSizes = call ptr @sizes_in(ptr %one)
   %otherSizes = call ptr @sizes_in(ptr %other)
-  br label %next
-next:
-  %k = phi i64 [0, %sized], [%kNext, %each]
-  %more = icmp slt i64 %k, %oneRank
-  br i1 %more, label %each, label %yes
-each:
-  %mAt = getelementptr i64, ptr %oneSizes, i64 %k
-  %nAt = getelementptr i64, ptr %otherSizes, i64 %k
-  %m = load i64, ptr %mAt
-  %n = load i64, ptr %nAt
-  %kNext = add i64 %k, 1
-  %same = icmp eq i64 %m, %n
-  br i1 %same, label %next, label %no
-yes:
-  ret i1 true
+  %same = call i1 @same_words(ptr %oneSizes, ptr %otherSizes, i64 %oneRank)
+  ret i1 %same
 no:
   ret i1 false
 }}
