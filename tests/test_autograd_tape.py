@@ -744,3 +744,30 @@ def test_a_leaf_frozen_after_its_use_gets_no_gradient(how: str, watched: bool) -
     y.backward()
     assert frozen.grad is not None
     assert frozen.grad.tolist() == [3.0, 3.0]
+
+
+COPIES: dict[str, Any] = {
+    "copy_": lambda to, given: to.copy_(given),
+    "copy_ of other numbers": lambda to, given: to.copy_(given.double()),
+    "all": lambda to, given: to.__setitem__(slice(None), given),
+    "dots": lambda to, given: to.__setitem__(..., given),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("size", [1, 5, 3000])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_is_copied_into_has_gradients_and_hooks_of_its_own(
+    name: str, size: int, compiled: bool
+) -> None:
+    def run(x: Any) -> Any:
+        given, to = x * 2, x * 0
+        COPIES[name](to, given)
+        to.register_hook(lambda g: g * 10)
+        return ad.autograd.grad((to * 5 + given * 7).sum(), [to, given, x])
+
+    run = ad.compile(run) if compiled else run
+    of_copy, of_given, of_x = run(ad.ones(size, requires_grad=True))
+    assert float(of_copy[0]) == 5
+    assert float(of_given[0]) == 57
+    assert float(of_x[0]) == 114

@@ -26,6 +26,7 @@ from adjoint.engine.tensor.writing.mutation import (
     constants,
     direct_array,
     overwrite,
+    placed_apart,
     update,
     write,
 )
@@ -71,7 +72,7 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
             ) from None
     if source._storage is self._storage:  # reading and writing may overlap
         source = source.clone()
-    return write(self, source)
+    return write(self, placed_apart(source) if source is other else source)
 
 
 def _copied_across(self: Tensor, other: Tensor, non_blocking: bool) -> bool:

@@ -407,9 +407,8 @@ def rebase(target: Tensor, value: Tensor, before: Tensor) -> None:
         CONTEXT.capture.touch(target)
     if target._base is None:
         if value.requires_grad:
-            target._node, target._nr = value._node, value._nr
-            if value._node is None:  # a leaf was copied in: the edge must lead to it
-                target._node, target._nr = value.view_as(value)._node, 0
+            placed = value if value._node is not None else placed_apart(value)
+            target._node, target._nr = placed._node, placed._nr
             target._requires_grad = True
         else:
             HOOKS.attach_constant(target, before)
@@ -424,6 +423,15 @@ def rebase(target: Tensor, value: Tensor, before: Tensor) -> None:
     for written in (root, target):
         if written._grad_meta is not None and written._grad_meta.retains_grad is not None:
             HOOKS.keep_retaining(written)
+
+
+def placed_apart(value: Tensor) -> Tensor:
+    """A tensor of the caller's with a place of its own on the tape, for `write` to give away.
+
+    The written tensor would take the caller's own: hooks and gradients of the one would be the
+    other's as well.
+    """
+    return value.view_as(value) if value.requires_grad and CONTEXT.grad_enabled else value
 
 
 def _write_level(level: Level, target: Tensor, value: Tensor) -> Tensor:
