@@ -222,6 +222,7 @@ def test_the_cpu_s_bits(name: str) -> None:
     got, want = (results(name, device, gradients=False) for device in ("cuda", "cpu"))
     ad.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
     assert [x.dtype for x in got] == [x.dtype for x in want]
+    assert [x.stride() for x in got] == [x.stride() for x in want]
 
 
 def test_what_moves_between_devices_lies_as_it_did() -> None:

@@ -145,7 +145,7 @@ def distinct_rows(xp: Any, x: Array, dim: int) -> tuple[Array, ...]:
         order = row_kernels.ordered(xp, rows)
         fresh = row_kernels.that_differ(xp, rows, order)
         first, inverse, counts = choosing.marked_runs(xp, fresh, order)
-        return xp.take(x, first, axis=dim), inverse, counts
+        return taken_along(xp, x, first, dim), inverse, counts
     ranks = dense_ranks(xp, rows)
     while ranks.shape[1] > 1:
         if ranks.shape[1] % 2:
@@ -155,7 +155,12 @@ def distinct_rows(xp: Any, x: Array, dim: int) -> tuple[Array, ...]:
     order = xp.argsort(inverse, kind="stable") if xp is np else xp.argsort(inverse)
     _, _, counts = unique_consecutive(xp, inverse[order], None)
     first = order[xp.cumsum(counts) - counts]
-    return xp.take(x, first, axis=dim), inverse, counts
+    return taken_along(xp, x, first, dim), inverse, counts
+
+
+def taken_along(xp: Any, x: Array, places: Array, dim: int) -> Array:
+    """Slices along a dimension, which lie one after another, as NumPy's distinct ones do."""
+    return xp.moveaxis(xp.take(xp.moveaxis(x, dim, 0), places, axis=0), 0, dim)
 
 
 def dense_ranks(xp: Any, columns: Array) -> Array:
@@ -184,7 +189,7 @@ def unique_consecutive(xp: Any, x: Array, dim: int | None) -> tuple[Array, ...]:
         if row_kernels.are_for_kernels(flat):
             fresh = row_kernels.that_differ(xp, flat)
             starts, inverse, counts = choosing.marked_runs(xp, fresh, None)
-            return rows.take(starts, axis), inverse, counts
+            return taken_along(xp, rows, starts, axis), inverse, counts
     fresh = xp.empty(n, dtype=bool)
     fresh[:1] = True
     if dim is None:
@@ -199,7 +204,9 @@ def unique_consecutive(xp: Any, x: Array, dim: int | None) -> tuple[Array, ...]:
     counts = xp.empty(starts.shape, np.int64)
     xp.subtract(starts[1:], starts[:-1], out=counts[:-1])
     counts[-1:] = n - starts[-1:]
-    return rows.take(starts, axis), inverse.reshape(x.shape) if dim is None else inverse, counts
+    if dim is None:
+        return rows.take(starts), inverse.reshape(x.shape), counts
+    return taken_along(xp, rows, starts, axis), inverse, counts
 
 
 @lowers(hashing.HASH_TENSOR)
