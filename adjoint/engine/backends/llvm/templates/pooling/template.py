@@ -16,6 +16,7 @@ from adjoint.engine.backends.llvm.templates.convolution.pixels.pooling import (
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK
 from adjoint.engine.backends.llvm.templates.pooling import kernel as pooling
 from adjoint.engine.backends.llvm.templates.pooling import lines
+from adjoint.engine.backends.llvm.templates.product.tiles import has_wide_registers
 from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import bounds_fault
@@ -41,7 +42,7 @@ def first_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
 def in_lines_or_pixels(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     """The operand is read in row-major order, or pixel by pixel."""
     place = layout(inputs[0])
-    in_pixels = len(place.shape) > 2 and place.strides[1] == 1
+    in_pixels = has_wide_registers() and len(place.shape) > 2 and place.strides[1] == 1
     return set() if place.contiguous or in_pixels else {0}
 
 
