@@ -93,6 +93,17 @@ def _written(x: ad.Tensor) -> ad.Tensor:
     return out
 
 
+@pytest.mark.parametrize("size", [7, 8, 9, 16])
+def test_what_no_window_reaches_is_not_cut_off(size: int) -> None:
+    model = nn.Sequential(nn.Conv2d(4, 6, 1, 2), nn.Conv2d(6, 5, 3, 3, padding=1)).eval()
+    x = ad.randn(1, 4, size, size + 1)
+    program = export(model, (x,))
+    assert {"Conv", "Pad"} & ops(program) == {"Conv"}
+    message = onnx.shape_inference.infer_shapes(program.model_proto, strict_mode=True)
+    shape = [d.dim_value for d in message.graph.output[0].type.tensor_type.shape.dim]
+    assert shape == list(model(x).shape)
+
+
 @pytest.mark.parametrize("opset", [18, 24])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str, opset: int) -> None:

@@ -36,16 +36,21 @@ def linear(w: NodeWriter, node: Node) -> str:
 def _pads(node: Node) -> list[int]:
     """Padding before each dimension, and behind each, where what no window sees is cut off.
 
-    Behind a dynamic size as much as before it, if the windows are the same.
+    Behind a dynamic size as much as before it, behind others none rather than less, if the windows
+    are the same.
     """
     params, windows = node.params, node.outputs[0].spec.shape[2:]
     sources, kernel = (x.spec.shape[2:] for x in node.inputs[:2])
     firsts, lasts = ([pair[k] for pair in params["padding"]] for k in (0, 1))
     for d, (before, after) in enumerate(zip(firsts, lasts, strict=True)):
-        if isinstance(after, Extent) and node.record.name == "convolution":
-            reach, step = (kernel[d] - 1) * params["dilation"][d] + 1, params["stride"][d]
+        if node.record.name != "convolution":
+            continue
+        reach, step = (kernel[d] - 1) * params["dilation"][d] + 1, params["stride"][d]
+        if isinstance(after, Extent):
             if same_size(windows[d], (sources[d] + 2 * before - reach) // step + 1):
                 lasts[d] = before
+        elif after < 0 and same_size(windows[d], (sources[d] + before - reach) // step + 1):
+            lasts[d] = 0
     return [*firsts, *lasts]
 
 
