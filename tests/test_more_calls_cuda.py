@@ -254,7 +254,7 @@ def test_each_nan_is_one_of_its_own_in_rows() -> None:
 def test_classes_below_zero_are_told() -> None:
     one_hot = ad.nn.functional.one_hot
     for values in ([-3], [-1, 4]):
-        with pytest.raises(RuntimeError, match="Class values must be non-negative|num_classes"):
+        with pytest.raises(RuntimeError, match="Class values must be non-negative"):
             one_hot(ad.tensor(values, device="cuda")).cpu()
 
 

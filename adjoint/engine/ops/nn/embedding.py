@@ -388,6 +388,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         if not tensor.numel():
             raise RuntimeError("one_hot: Can not infer total number of classes from empty tensor.")
         num_classes = int(tensor.max()) + 1
+        if num_classes < 1:  # a check of elements would be heard only later on a GPU
+            raise RuntimeError(NEGATIVE_CLASS)
     elif num_classes < 1 and tensor.numel():
         raise RuntimeError(f"one_hot: num_classes should be positive, received {num_classes}")
     if CONTEXT.settled and tensor.device is CPU and num_classes:
@@ -397,8 +399,11 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return _one_hot(tensor, num_classes)
 
 
+NEGATIVE_CLASS = "one_hot: Class values must be non-negative."
+
+
 def _one_hot(index: Tensor, classes: int) -> Tensor:
-    index = require(index, index >= 0, "one_hot: Class values must be non-negative.")
+    index = require(index, index >= 0, NEGATIVE_CLASS)
     less = "one_hot: Class values must be smaller than num_classes."
     index = require(index, index < classes, less)
     return index.unsqueeze(-1).eq(index.new_arange(classes)).to(int64)
