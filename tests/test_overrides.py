@@ -374,6 +374,8 @@ def test_attributes_go_along() -> None:
     for name, y in made.items():
         assert (type(y), getattr(y, "unit", None)) == (WithUnit, "s"), name
     assert isinstance(made["a parameter"], ad.nn.Parameter)
+    padded = ad.nn.utils.rnn.pad_sequence([ad.ones(2).as_subclass(Tagged), ad.ones(1)])
+    assert (type(padded), padded.tolist()) == (Tagged, [[1.0, 1.0], [1.0, 0.0]])
     with pytest.warns(UserWarning, match="copy construct"):
         assert type(ad.tensor(x)) is ad.Tensor  # which asks no class
     assert made["copy"]._storage is x._storage

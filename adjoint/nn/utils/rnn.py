@@ -12,6 +12,7 @@ from adjoint.engine.backends.array.interop import tensor
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, dispatch
 from adjoint.engine.ops.create.creation import full
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.reading.item import elements
@@ -340,6 +341,11 @@ def pad_sequence(
     rows = list(sequences)
     if not rows:
         raise RuntimeError("pad_sequence: received an empty list of sequences")
+    if OVERRIDES.active:
+        given = (rows, batch_first, padding_value, padding_side)
+        taken: Any = dispatch(pad_sequence, given, {})
+        if taken is not PASS:
+            return taken
     longest = max(x.shape[0] for x in rows)
     copied = _copied(rows, longest, batch_first, padding_value, padding_side)
     if copied is not None:
