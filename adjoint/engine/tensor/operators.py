@@ -16,6 +16,7 @@ from adjoint.engine.core.operations.overrides import (
     OVERRIDES,
     PASS,
     asking,
+    both_ordinary,
     concerns_nobody,
     dispatch,
     overrides,
@@ -91,7 +92,7 @@ def _forward(compute: Method, name: str, operator: str) -> Method:
             if known is NotImplemented:
                 return _asked(operator, self, other)
             other = known
-        if OVERRIDES.active and not concerns_nobody((self, other), NO_PARAMETERS):
+        if OVERRIDES.active and not both_ordinary(self, other):
             taken = dispatch(_shown(f"__{operator}__"), (self, other), {})
             if taken is not PASS:
                 return taken
@@ -109,7 +110,7 @@ def _reflected(compute: Method, operator: str) -> Method:
             if known is NotImplemented:
                 return _asked(f"r{operator}", self, other)
             other = known
-        if OVERRIDES.active and not concerns_nobody((self, other), NO_PARAMETERS):
+        if OVERRIDES.active and not both_ordinary(self, other):
             taken = dispatch(_shown(f"__r{operator}__"), (self, other), {})
             if taken is not PASS:
                 return taken
@@ -129,7 +130,7 @@ def _inplace(name: str, compute: Method, base: str) -> Method:
             if known is NotImplemented:
                 return _asked(name.strip("_"), self, other)
             other = known
-        if OVERRIDES.active and not concerns_nobody((self, other), NO_PARAMETERS):
+        if OVERRIDES.active and not both_ordinary(self, other):
             taken = dispatch(_shown(name), (self, other), {})
             if taken is not PASS:
                 return taken
@@ -268,7 +269,7 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
 def _matmul(self: Tensor, other: Any) -> Any:
     if not is_tensor(other):
         return _asked("matmul", self, other)
-    if OVERRIDES.active and not concerns_nobody((self, other), NO_PARAMETERS):
+    if OVERRIDES.active and not both_ordinary(self, other):
         taken = dispatch(_shown("__matmul__"), (self, other), {})
         if taken is not PASS:
             return taken
@@ -278,7 +279,7 @@ def _matmul(self: Tensor, other: Any) -> Any:
 def _rmatmul(self: Tensor, other: Any) -> Any:
     if not is_tensor(other):
         return _asked("rmatmul", self, other)
-    if OVERRIDES.active and not concerns_nobody((self, other), NO_PARAMETERS):
+    if OVERRIDES.active and not both_ordinary(self, other):
         taken = dispatch(_shown("__rmatmul__"), (self, other), {})
         if taken is not PASS:
             return taken

@@ -126,6 +126,11 @@ def concerns_nobody(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return not kwargs or concerns_nobody(tuple(kwargs.values()), {})
 
 
+def both_ordinary(x: Any, y: Any) -> bool:
+    """The same of two arguments, quicker: whether each is known, itself, to take nothing over."""
+    return x.__class__ in ORDINARY and y.__class__ in ORDINARY and not OVERRIDES.entered
+
+
 def _values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
     for value in (*args, *kwargs.values()):
         if type(value) in (list, tuple):

@@ -17,7 +17,7 @@ from adjoint.engine.core.errors import DTypeError, DTypeValueError
 from adjoint.engine.core.layout import contiguous_format
 from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.large import AT_ONCE
-from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, asking, taken
+from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, asking, both_ordinary, taken
 from adjoint.engine.core.operations.public import may_be_small, public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.result_layouts import block_position
@@ -93,8 +93,10 @@ def _indices(x: Tensor, picks: Picks) -> tuple[tuple[int, ...], list[Tensor]]:
 
 def getitem(self: Tensor, key: Any) -> Any:
     """Select elements: a view for basic indices, a copy for index tensors."""
-    if OVERRIDES.active and (given := taken(getitem, self, key)) is not PASS:
-        return given
+    if OVERRIDES.active and not both_ordinary(self, key):
+        given = taken(getitem, self, key)
+        if given is not PASS:
+            return given
     array = self._array
     index = quick_index(key, array.shape)
     if index is not None:
