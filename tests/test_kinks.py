@@ -127,3 +127,24 @@ def test_what_is_not_reached_is_refused() -> None:
     g = gradient(ad.relu, x)
     with pytest.raises(RuntimeError, match="not have been used"):
         ad.autograd.grad(g.sum(), y)
+
+
+@pytest.mark.parametrize("larger", [ad.maximum, ad.fmax])
+@pytest.mark.parametrize("size", [1, 5000])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_loses_has_no_gradient_where_the_cotangent_is_no_number(
+    larger: Any, size: int, compiled: bool
+) -> None:
+    def run(x: Any, y: Any, g: Any) -> Any:
+        upper = ad.autograd.grad(larger(x, y), [x, y], g)
+        return *upper, *ad.autograd.grad(-larger(-x, -y), [x, y], g)
+
+    x = ad.ones(size, 2, requires_grad=True)
+    y = ad.tensor([2.0, 3.0]).repeat(size, 1).requires_grad_()
+    g = ad.tensor([float("nan"), float("inf")]).repeat(size, 1)
+    of_x, of_y, below_x, below_y = (ad.compile(run) if compiled else run)(x, y, g)
+    assert not of_x.any()
+    assert not below_y.any()
+    for won in (of_y, below_x):
+        assert won[:, 0].isnan().all()
+        assert won[:, 1].isposinf().all()

@@ -40,6 +40,19 @@ class Inverse:
         self.divisor = divisor
 
 
+class Unless:
+    """A partial that is nothing where `none` holds, whatever else is multiplied there.
+
+    A cotangent that is inf or NaN does not reach an operand that an element does not depend on.
+    """
+
+    __slots__ = ("none", "partial")
+
+    def __init__(self, partial: Any, none: Any) -> None:
+        self.partial = partial
+        self.none = none
+
+
 def elementwise(
     name: str,
     *partials: Fn | float | None,
@@ -53,9 +66,9 @@ def elementwise(
     """An operation on corresponding elements, with broadcasting.
 
     Each partial is d out / d operand: a function of what it needs, a constant, or None where
-    there is no gradient. A partial that returns booleans selects rather than multiplies, and one
-    that is an `Inverse` divides. For a real result of complex operands a partial p means that d out
-    is the real part of p times dx.
+    there is no gradient. A partial that returns booleans selects rather than multiplies, one that
+    is an `Inverse` divides, an `Unless` leaves elements out. For a real result of complex operands
+    a partial p means that d out is the real part of p times dx.
     `accepts` names the categories of dtype it computes in (bool, int, float, complex), `tensors`
     says how many of the first operands cannot be numbers; `check` is called with the operands'
     specs and numbers where a refusal depends on more; `infer_dtype` gives the result's dtype
@@ -320,6 +333,8 @@ def apply_partial(g: Any, p: Any, conjugate: bool) -> Any:
         return g * (p.conj() if conjugate and category == COMPLEX else p)  # type: ignore[attr-defined]
     if p.__class__ is Inverse:
         return _divided(g, p.divisor, conjugate)
+    if p.__class__ is Unless:
+        return (g * p.partial).masked_fill(p.none, 0)
     if isinstance(p, HostScalar):  # comparing it would fix its value
         return g * p
     if p is False:  # the gradient is there, and zero

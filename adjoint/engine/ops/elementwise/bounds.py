@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import DTypeError, ShapeError
-from adjoint.engine.core.operations.families import composite, elementwise
+from adjoint.engine.core.operations.families import Unless, composite, elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.promotion import common_dtype
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def _share(one: Any, other: Any, loses: Any) -> Any:
-    """1, but 1/2 where the operands are equal and 0 where this one loses."""
-    return ((one == other).to(one.dtype) * -0.5 + 1).masked_fill(loses, 0)
+    """1, but 1/2 where the operands are equal and nothing where this one loses."""
+    return Unless((one == other).to(one.dtype) * -0.5 + 1, loses)
 
 
 def _first(x: Any, y: Any, wins: Any) -> Any:
