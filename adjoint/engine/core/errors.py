@@ -158,11 +158,8 @@ def raised_outside(error: BaseException) -> bool:
         go on as if there were no limit, and what was written already would be written twice. The
         innermost frame of such an exception is the handler's, or its class is nobody's we call.
 
-    >>> try:
-    ...     [].index(1)
-    ... except ValueError as error:
-    ...     raised_outside(error)  # here, in a user's code
-    True
+    >>> raised_outside(TimeoutError()), raised_outside(ValueError())
+    (True, False)
     """
     kind, frames = type(error), error.__traceback__
     if _is_others(kind.__module__) or isinstance(error, TimeoutError):
