@@ -197,7 +197,7 @@ def test_products_of_vectors_are_one_node(n: int, dtype: Any) -> None:
     assert ad.func.vmap(ad.dot)(ad.ones(3, n), ad.ones(3, n)).tolist() == [n] * 3
 
 
-@pytest.mark.parametrize("n", [1900, 2500])
+@pytest.mark.parametrize("n", [1100, 1900, 2047, 2048, 2500])
 def test_products_of_vectors_keep_their_bits(n: int) -> None:
     """However often they are called, and whether anything follows them."""
     rng = np.random.default_rng(n)

@@ -12,7 +12,7 @@ from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.layout import strided
 from adjoint.engine.core.operations.families import bilinear, composite, device_of
-from adjoint.engine.core.operations.large import COMPUTED, HALF_DTYPES, HALVES
+from adjoint.engine.core.operations.large import COMPUTED, HALF_DTYPES, HALVES, WAITS
 from adjoint.engine.core.operations.overrides import OVERRIDES, concerns_nobody
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record, Shape, is_tensor
@@ -183,9 +183,13 @@ def product(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _are_long(x: Tensor, y: Tensor) -> bool:
-    """Whether vectors of one length are as long as fragments are, and nobody asks for more."""
+    """Whether vectors of one length are as long as fragments are, and nobody asks for more.
+
+    Shorter ones than that are a small call's program before long, which sums in another order: a
+    call's last digit would depend on how many there were before it.
+    """
     array, dtype = x._array, y._array.dtype
-    least = HALVES if dtype in HALF_DTYPES else DOT.large
+    least = HALVES if dtype in HALF_DTYPES else max(DOT.large, COMPUTED + 1) if WAITS else DOT.large
     if not (0 < least <= array.size and DOT.large) or array.dtype != dtype:
         return False
     return _has_no_history(x) and (y is x or _has_no_history(y))
