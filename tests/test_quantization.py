@@ -471,6 +471,25 @@ def test_static_quantisation(backend: str) -> None:
         assert (compiled - got).abs().max() <= model.fc2.scale * 1.01
 
 
+def test_the_observer_of_a_weight_sees_the_norm_s_scale_from_the_first() -> None:
+    """A moving average would keep the range of a weight without it for hundreds of steps."""
+    ad.manual_seed(0)
+    model = q.fuse_modules_qat(Net().train(), FUSED)
+    model.qconfig = q.get_default_qat_qconfig("fbgemm")
+    norm = model.conv1[1]
+    with ad.no_grad():
+        norm.weight.mul_(0.1)
+    conv = q.prepare_qat(model).conv1
+    seen = conv.weight * (0.1 * (conv.bn.running_var + conv.bn.eps).rsqrt()).reshape(-1, 1, 1, 1)
+    observer = conv.weight_fake_quant.activation_post_process
+    for got, want in zip(
+        (observer.min_val, observer.max_val),
+        (seen.flatten(1).amin(1), seen.flatten(1).amax(1)),
+        strict=True,
+    ):
+        ad.testing.assert_close(got, want.detach())
+
+
 def test_training_that_feels_the_rounding() -> None:
     ad.manual_seed(0)
     model = q.fuse_modules_qat(Net().train(), FUSED)

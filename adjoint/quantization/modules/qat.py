@@ -19,8 +19,12 @@ def _check_config(name: str, qconfig: Any) -> Any:
 
 @ad.no_grad()
 def _look_at(layer: Any) -> None:
-    """Let the observer of a weight see it, so that it knows the channels before training."""
-    layer.weight_fake_quant(layer.weight)
+    """Let the observer of a weight see it, so that it knows the channels before training.
+
+    It sees what training will show it: averages that move slowly would keep another's range.
+    """
+    norms = isinstance(layer, _QATConv) and layer.norms
+    layer.weight_fake_quant(layer.scaled()[0] if norms else layer.weight)
 
 
 class QATLinear(nn.Linear):
@@ -125,16 +129,20 @@ class _QATConv:
         The norm's running scale goes into the weight before rounding and is taken out again, so
         that its statistics are those of the convolution alone.
         """
-        bn = self.bn
-        factor = (bn.running_var + bn.eps).rsqrt()
-        factor = factor if bn.weight is None else bn.weight * factor
-        scaled = self.weight * factor.reshape((-1, *[1] * (self.weight.ndim - 1)))
+        scaled, factor = self.scaled()
         shape = (1, -1, *[1] * (self.weight.ndim - 2))
         out = self.plain(x, scaled, None) / factor.reshape(shape)
         if self.bias is not None:
             out = out + self.bias.reshape(shape)
-        result: Tensor = bn(out)
+        result: Tensor = self.bn(out)
         return result
+
+    def scaled(self: Any) -> tuple[Tensor, Tensor]:
+        """The weight with the norm's running scale in it, and that scale."""
+        bn = self.bn
+        factor = (bn.running_var + bn.eps).rsqrt()
+        factor = factor if bn.weight is None else bn.weight * factor
+        return self.weight * factor.reshape((-1, *[1] * (self.weight.ndim - 1))), factor
 
     def folded(self: Any) -> tuple[Tensor, Tensor] | None:
         """Weight and bias with the batch norm in them."""
