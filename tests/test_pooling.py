@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,23 @@ def test_random_windows_lie_inside_and_follow_the_seed() -> None:
     assert (F.fractional_max_pool2d(x, 2, output_ratio=(0.5, 0.7)) == values).all()
     assert values.shape == (2, 3, 5, 6)
     assert (x.flatten(2).gather(2, at.flatten(2)) == values.flatten(2)).all()
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_gradients_of_random_windows_go_where_the_largest_are(rank: int) -> None:
+    pool = getattr(F, f"fractional_max_pool{rank}d")
+    size = (2, 3, *(5, 6, 4)[:rank])
+    x = ad.randperm(math.prod(size)).double().reshape(size).requires_grad_()
+    drawn = ad.rand(2, 3, rank, dtype=ad.float64)
+    values, at = pool(x, 2, output_size=3, return_indices=True, _random_samples=drawn)
+    g = ad.randn(values.shape, dtype=ad.float64, requires_grad=True)
+    want = ad.zeros(size, dtype=ad.float64).flatten(2).scatter_add(2, at.flatten(2), g.flatten(2))
+    (got,) = ad.autograd.grad(values, x, g, create_graph=True)
+    ad.testing.assert_close(got, want.reshape(size))
+    h = ad.randn(size, dtype=ad.float64)
+    (back,) = ad.autograd.grad(got, g, h)
+    ad.testing.assert_close(back, h.flatten(2).gather(2, at.flatten(2)).reshape(g.shape))
+    assert ad.autograd.gradcheck(lambda z: pool(z, 2, output_size=3, _random_samples=drawn), (x,))
 
 
 def test_infinities_stay_where_they_are() -> None:
