@@ -145,7 +145,8 @@ def is_ours(code: CodeType) -> bool:
 
 
 _LIBRARIES = frozenset(
-    "adjoint builtins numpy scipy ml_dtypes llvmlite cupy cupyx cupy_backends cudnn triton cuda nvidia".split()
+    "adjoint builtins numpy scipy ml_dtypes llvmlite cupy cupyx cupy_backends cudnn triton cuda "
+    "nvidia".split()
 )
 
 
