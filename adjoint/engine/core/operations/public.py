@@ -216,6 +216,15 @@ def _adapted(
 
     @functools.wraps(fn)
     def variant(*args: Any, **kwargs: Any) -> Any:
+        if small is not None and small.small:
+            try:
+                result = HOOKS.meet_public(small, args, kwargs)
+            except Exception as error:  # as it is, it succeeds or says what is wrong
+                if raised_outside(error):
+                    raise
+                result = None
+            if result is not None:
+                return small.rebuild(result) if result.__class__ is tuple else result
         if OVERRIDES.active and not concerns_nobody(args, kwargs):
             if asks:
                 taken = dispatch(variant, args, kwargs)

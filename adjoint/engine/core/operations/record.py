@@ -291,6 +291,10 @@ def _unset(*_: Any) -> Any:
     raise RuntimeError("adjoint's layers are not assembled: import adjoint, not a part of it")
 
 
+def _not_met(*_: Any) -> None:
+    """No native code is loaded that could meet a call."""
+
+
 def _scan_loaded(*args: Any, **options: Any) -> Any:
     """A loop, by what is loaded when one is first recorded."""
     bring(["adjoint.engine.graph.flow.scan"])
@@ -385,6 +389,8 @@ class Hooks:
     meet_straight: Callable[..., Any] = _unset  # a function of tensors there: backends.triton
     straight_entry: Callable[..., Any] = _unset  # what that is found by: backends.llvm
     meet_call: Callable[..., Any] = _unset  # the same of a public function's, to tensors
+    # The same once it is asked whether the call may be met (Note [asked first] in `small/calling`).
+    meet_public: Callable[..., Any] = _not_met
     meet_into_small: Callable[..., Any] = _unset  # the same, written to its first operand
     # Puts an operation on the tape, where that is a matter of objects alone: backends.llvm
     note: Callable[[dict[Any, Any], tuple[Any, ...], dict[str, Any], Any], bool] | None = None

@@ -41,6 +41,7 @@ IMPORTED = (
     "PyObject_CallOneArg",
     "PyObject_Call",
     "PyObject_GC_UnTrack",
+    "PyObject_GetAttr",
     "PyObject_GenericGetDict",
     "PyObject_RichCompareBool",
     "PyObject_Size",

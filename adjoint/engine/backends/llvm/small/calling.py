@@ -5,14 +5,28 @@ tensors; and a program that has no rows is a function of arrays or of tensors, w
 generator among the operands is given to it as it is. `meet_into` has rows write their result to the
 first operand (Note [small writes]): it gives True where they did, and what is to be written where a
 function was called.
+
+Note [asked first]
+    Whether a public function's call may be met at all takes Python longer to ask than native code
+    takes to meet it. So `meet_public` asks: that nobody overrides or listens, that the context is
+    plain, that new tensors are the CPU's, that the tape follows no first operand of a function that
+    has no programs on it. Then it does as `meet_call`. What it does not know (inference mode, an
+    argument by name that is a tensor, a device that is told) it leaves to `call_small`, which
+    asks all of it again.
 """
 
 from __future__ import annotations
 
 from adjoint.engine.backends.llvm.runtime.peeking import HEAD
-from adjoint.engine.backends.llvm.small.comparing import NONE, OBJECT
+from adjoint.engine.backends.llvm.small.comparing import LIST, NONE, OBJECT, TENSOR, TUPLE
 from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, search
+from adjoint.engine.core.device import CPU
 from adjoint.engine.core.object_layout import slot_offset
+from adjoint.engine.core.operations.overrides import OVERRIDES
+from adjoint.engine.core.operations.public import MOST_OPERANDS
+from adjoint.engine.core.operations.small_calls import SmallCalls
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -111,6 +125,202 @@ def offsets() -> tuple[int, int] | None:
         slot_offset(Tensor.__dict__[name]) for name in ("_requires_grad", "_base")
     )
     return None if requires_grad is None or base is None else (requires_grad, base)
+
+
+# What `meet_public` reads of a function's programs, and of those who take functions over.
+ASKED = ("small", "joins", "off_tape", "unfollowed")
+# Of the context, by name: what it is where a thread has set nothing is in `Context`.
+FIELDS = ("plain", "grad_enabled", "device")
+
+
+def places_asked() -> dict[str, int] | None:
+    """Where those are, and whether anybody overrides."""
+    places = {name: slot_offset(SmallCalls.__dict__[name]) for name in ASKED}
+    places["active"] = slot_offset(type(OVERRIDES).__dict__["active"])
+    known = {name: at for name, at in places.items() if at is not None}
+    return known if len(known) == len(places) else None
+
+
+def asked_symbols() -> dict[str, int]:
+    """What its text names. All of it lives as long as Python does."""
+    names = {f"{name}_name": id(name) for name in FIELDS}
+    return {
+        **names, "fields_name": id(FIELDS_NAME), "context": id(CONTEXT), "cpu": id(CPU),
+        "overrides": id(OVERRIDES), "listeners": id(LISTENERS),
+    }  # fmt: skip
+
+
+FIELDS_NAME = "__dict__"
+
+
+def asked_text(at: dict[str, int]) -> str:
+    """The function that asks before it meets (Note [asked first]), after those of `noting`."""
+    return f"""
+@context = external global i8
+@overrides = external global i8
+@listeners = external global i8
+@cpu = external global i8
+@fields_name = external global i8
+@plain_name = external global i8
+@grad_enabled_name = external global i8
+@device_name = external global i8
+declare ptr @PyObject_GetAttr(ptr, ptr)
+
+define i1 @is_field(ptr %fields, ptr %name, ptr %wanted, ptr %otherwise) {{
+entry:
+  %value = call ptr @PyDict_GetItemWithError(ptr %fields, ptr %name)
+  %unset = icmp eq ptr %value, null
+  %first = icmp eq ptr %value, %wanted
+  %second = icmp eq ptr %value, %otherwise
+  %either = or i1 %first, %second
+  %known = or i1 %unset, %either
+  ret i1 %known
+}}
+define ptr @spread(ptr %operands, i64 %count) {{
+entry:
+  %none.there = icmp eq i64 %count, 0
+  br i1 %none.there, label %same, label %look
+same:
+  call void @Py_IncRef(ptr %operands)
+  ret ptr %operands
+look:
+  %list = call ptr @PyTuple_GetItem(ptr %operands, i64 0)
+  %class = call ptr @class_of(ptr %list)
+  %is.list = call i1 @is_a(ptr %class, i64 {LIST})
+  %is.tuple = call i1 @is_a(ptr %class, i64 {TUPLE})
+  %is.group = or i1 %is.list, %is.tuple
+  br i1 %is.group, label %group, label %same
+group:
+  %many = call i64 @size_of(ptr %list, i1 %is.list)
+  %all = add i64 %many, %count
+  %few = icmp sle i64 %all, {MOST_OPERANDS}
+  br i1 %few, label %make, label %refuse
+make:
+  %length = call ptr @PyLong_FromLongLong(i64 %many)
+  %joined = call ptr @PyTuple_New(i64 %all)
+  %no.length = icmp eq ptr %length, null
+  %no.joined = icmp eq ptr %joined, null
+  %unmade = or i1 %no.length, %no.joined
+  br i1 %unmade, label %drop, label %put
+drop:
+  call void @Py_DecRef(ptr %length)
+  call void @Py_DecRef(ptr %joined)
+  br label %refuse
+refuse:
+  call void @PyErr_Clear()
+  ret ptr null
+put:
+  %put.length = call i32 @PyTuple_SetItem(ptr %joined, i64 0, ptr %length)
+  br label %next
+next:
+  %k = phi i64 [0, %put], [%kNext, %each]
+  %more = icmp slt i64 %k, %many
+  br i1 %more, label %each, label %rest
+each:
+  %item = call ptr @item_of(ptr %list, i64 %k, i1 %is.list)
+  call void @Py_IncRef(ptr %item)
+  %kNext = add i64 %k, 1
+  %a = call i32 @PyTuple_SetItem(ptr %joined, i64 %kNext, ptr %item)
+  br label %next
+rest:
+  %j = phi i64 [1, %next], [%jNext, %eachRest]
+  %moreRest = icmp slt i64 %j, %count
+  br i1 %moreRest, label %eachRest, label %done
+eachRest:
+  %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %j)
+  call void @Py_IncRef(ptr %x)
+  %to = add i64 %j, %many
+  %b = call i32 @PyTuple_SetItem(ptr %joined, i64 %to, ptr %x)
+  %jNext = add i64 %j, 1
+  br label %rest
+done:
+  ret ptr %joined
+}}
+define ptr @meet_public(ptr %self, ptr %args, i64 %given) {{
+entry:
+  %asked = alloca [4 x ptr]
+  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
+  %absent = load ptr, ptr %noneAt
+  %small = load ptr, ptr %args
+  %givenAt = getelementptr ptr, ptr %args, i64 1
+  %positional = load ptr, ptr %givenAt
+  %paramsAt = getelementptr ptr, ptr %args, i64 2
+  %params = load ptr, ptr %paramsAt
+  %active = call ptr @held(ptr @overrides, i64 {at["active"]})
+  %nobody = icmp eq ptr %active, @false
+  %listening = call i64 @PyList_Size(ptr @listeners)
+  %quiet = icmp eq i64 %listening, 0
+  %alone = and i1 %nobody, %quiet
+  br i1 %alone, label %look, label %none
+look:
+  %fields = call ptr @PyObject_GetAttr(ptr @context, ptr @fields_name)
+  %no.fields = icmp eq ptr %fields, null
+  br i1 %no.fields, label %clear, label %state
+clear:
+  call void @PyErr_Clear()
+  br label %none
+none:
+  call void @Py_IncRef(ptr %absent)
+  ret ptr %absent
+state:
+  %plain = call i1 @is_field(ptr %fields, ptr @plain_name, ptr @true, ptr @true)
+  %here = call i1 @is_field(ptr %fields, ptr @device_name, ptr %absent, ptr @cpu)
+  %off = call ptr @PyDict_GetItemWithError(ptr %fields, ptr @grad_enabled_name)
+  call void @Py_DecRef(ptr %fields)
+  %fine = and i1 %plain, %here
+  br i1 %fine, label %tape, label %none
+tape:
+  %is.off = icmp eq ptr %off, @false
+  %unfollowed = call ptr @held(ptr %small, i64 {at["unfollowed"]})
+  %is.unfollowed = icmp eq ptr %unfollowed, @true
+  %untaped = or i1 %is.off, %is.unfollowed
+  %taped = select i1 %untaped, ptr @false, ptr @true
+  %count = call i64 @PyTuple_Size(ptr %positional)
+  %few = icmp sle i64 %count, {MOST_OPERANDS}
+  br i1 %few, label %join, label %none
+join:
+  %joins = call ptr @held(ptr %small, i64 {at["joins"]})
+  %is.joining = icmp eq ptr %joins, @true
+  %first.of = select i1 %is.joining, i64 %count, i64 0
+  %operands = call ptr @spread(ptr %positional, i64 %first.of)
+  %no.operands = icmp eq ptr %operands, null
+  br i1 %no.operands, label %none, label %joined
+joined:
+  %all = call i64 @PyTuple_Size(ptr %operands)
+  %off.tape = call ptr @held(ptr %small, i64 {at["off_tape"]})
+  %must.be.free = icmp eq ptr %off.tape, @true
+  %where = zext i1 %is.joining to i64
+  %is.first = icmp sgt i64 %all, %where
+  %looks = and i1 %must.be.free, %is.first
+  %asks = xor i1 %untaped, true
+  %looked.at = and i1 %looks, %asks
+  br i1 %looked.at, label %followed, label %meet
+followed:
+  %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %where)
+  %class = call ptr @class_of(ptr %x)
+  %is.tensor = call i1 @is_a(ptr %class, i64 {TENSOR})
+  br i1 %is.tensor, label %tensor, label %meet
+tensor:
+  %free = call i1 @is_free(ptr %x, i1 false)
+  br i1 %free, label %meet, label %taken
+taken:
+  call void @Py_DecRef(ptr %operands)
+  br label %none
+meet:
+  %listed = call ptr @held(ptr %small, i64 {at["small"]})
+  call void @Py_IncRef(ptr %listed)
+  %operandsAt = getelementptr ptr, ptr %asked, i64 1
+  %namedAt = getelementptr ptr, ptr %asked, i64 2
+  %tapedAt = getelementptr ptr, ptr %asked, i64 3
+  store ptr %listed, ptr %asked
+  store ptr %operands, ptr %operandsAt
+  store ptr %params, ptr %namedAt
+  store ptr %taped, ptr %tapedAt
+  %out = call ptr @meet_call(ptr %self, ptr %asked, i64 4)
+  call void @Py_DecRef(ptr %operands)
+  call void @Py_DecRef(ptr %listed)
+  ret ptr %out
+}}"""
 
 
 def text(requires_grad_at: int, base_at: int) -> str:

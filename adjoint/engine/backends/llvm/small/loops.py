@@ -337,11 +337,12 @@ def _native() -> SmallCode | None:
         parts.append(calling.text(*offsets))
         symbols |= {"tensor_of": tensors.tensor_of, "false": id(False), "true": id(True)}
         names += ["meet_call", "meet_into"]
-        places = noting.offsets()
-        if places is not None:
+        places, asked = noting.offsets(), calling.places_asked()
+        if places is not None and asked is not None:
             parts += [noting.text(places), noting.calls_text(), pulling.text(places)]
-            symbols |= noting.symbols(object_new()) | pulling.symbols()
-            names += (*noting.NAMES, *pulling.NAMES)
+            parts.append(calling.asked_text(asked))
+            symbols |= noting.symbols(object_new()) | pulling.symbols() | calling.asked_symbols()
+            names += (*noting.NAMES, *pulling.NAMES, "meet_public")
     code = library.linked("small rows", "\n".join(parts), symbols)
     walk, meet, *calls = (
         fastcall.builtin(
@@ -352,7 +353,7 @@ def _native() -> SmallCode | None:
     HOOKS.meet, HOOKS.small_code = meet, True
     if len(calls) > 2:
         HOOKS.note, HOOKS.show, HOOKS.meet_noted, HOOKS.meet_rules = calls[2:6]
-        HOOKS.pull, HOOKS.pass_on = calls[6:]
+        HOOKS.pull, HOOKS.pass_on, HOOKS.meet_public = calls[6:]
     if calls:
         (HOOKS.meet_call, HOOKS.meet_into_small), HOOKS.small_call_code = calls[:2], True
     HOOKS.address, HOOKS.steps = address, steps()
