@@ -142,6 +142,7 @@ MORE: dict[str, Call] = {
     "index_fill out of range": lambda x, y: x.index_fill(0, ad.tensor([9]), 5.0),
     "index_copy": lambda x, y: x.index_copy(0, ad.tensor([1, 0]), y[:2]),
     "index_reduce": lambda x, y: x.index_reduce(0, ad.tensor([1, 1]), y[:2], "amax"),
+    "scatter of a number": lambda x, y: (x.scatter(1, at(x), 2.5), x.scatter(0, at(x) * 0, -1)),
     "masked_scatter": lambda x, y: x.masked_scatter(x > 0, y),
     "masked_scatter of too few": lambda x, y: x.masked_scatter(x == x, y[0]),
     "put": lambda x, y: x.put(ad.tensor([0, 3]), y[0, :2]),

@@ -394,7 +394,7 @@ def write_scatter(
     if accumulate:
         fits = out.dtype.char in "fdl"
     else:
-        in_order = one_piece(picks.array) and one_piece(y.array)
+        in_order = is_one_value(y.array) or (one_piece(picks.array) and one_piece(y.array))
         fits = in_order and out.dtype.kind in "fiub"
     if not fits:
         raise NoRow
@@ -475,6 +475,13 @@ def write_index(
     return place
 
 
+def is_one_value(array: Array) -> bool:
+    """Whether all elements are one in memory, so that it is no matter which is written last."""
+    return all(
+        step == 0 or size == 1 for size, step in zip(array.shape, array.strides, strict=True)
+    )
+
+
 def block_in_order(values: Array, first: int, rank: int) -> bool:
     """Whether NumPy puts values in the order of their indices: the rest of them may lie anyhow."""
     if one_piece(values):
@@ -508,7 +515,7 @@ def write_index_put(
             values.array, block_position(dims), indices[0].array.ndim
         )
         same = len({p.array.shape for p in indices}) == 1
-        fits = (values.array.size == 1 or (in_order and same)) and out.dtype.kind in "fiub"
+        fits = (is_one_value(values.array) or (in_order and same)) and out.dtype.kind in "fiub"
     if not fits:
         raise NoRow
     place = w.copy(x, w.scratch(out))
