@@ -66,8 +66,22 @@ _Array: Any = in_c("Array", size=_NUMBER, **dict.fromkeys(_VECTORS, _NUMBER), in
 class BaseArray(_Array):  # type: ignore[misc]
     """What says where an array is, and how it lies: shape and steps are vectors of C++'s."""
 
-    __slots__ = ("__weakref__", "data", "dtype")
-    base = None
+    __slots__ = ("__weakref__", "data", "dtype", "whole")
+
+    @property
+    def base(self) -> Any:
+        return getattr(self, "whole", None)
+
+    def __getitem__(self, key: Any) -> Any:
+        """A view, which lies as NumPy says."""
+        whole = np.lib.stride_tricks.as_strided(np.zeros(1, self.dtype), self.shape, self.strides)
+        part = whole[key]
+        data = MemoryPointer(self.data.mem, 0)
+        data.ptr = self.data.ptr + part.ctypes.data - whole.ctypes.data
+        made = type(self).__new__(type(self))
+        made._init(part.shape, part.dtype, data, part.strides)
+        made.whole = self if self.base is None else self.base
+        return made
 
     def _init(self, shape: Any, dtype: Any, data: Any, strides: Any = None) -> None:
         self.dtype, self.data, self.size = dtype, data, prod(shape)

@@ -26,7 +26,9 @@ def connect(gpu: InterpretedGpu) -> None:
     """Have convolutions on "cuda" be asked of the stand-in."""
     eager = importlib.import_module("adjoint.engine.backends.array.libraries.eager")
     device_memory = importlib.import_module("adjoint.engine.backends.array.gpu.device_memory")
-    device_memory.POOLS[:] = [SimpleNamespace(maker=maker_on(gpu), lender=lender)]
+    device_memory.POOLS[:] = [
+        SimpleNamespace(maker=maker_on(gpu), lender=lender, viewer=lambda _, show: show)
+    ]
     cupy: Any = importlib.import_module("cupy")
     cupy.__name__ = "cupy"  # by which the eager table knows where there are libraries
     library = library_on(gpu)

@@ -146,3 +146,90 @@ def test_native_pieces_are_hidden_from_the_collector_and_let_go_of_kinds() -> No
         seen = weakref.ref(array)
         del array, parts
         assert seen() is None
+
+
+def key_for(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """A basic key, some of whose dimensions are numbers, new or left out."""
+    key: list[Any] = []
+    for size in shape[: int(rng.integers(len(shape) + 1))]:
+        what = rng.integers(4)
+        low, high = sorted(int(n) for n in rng.integers(0, size + 1, 2))
+        key.append(
+            int(rng.integers(size)) if size and not what else slice(None) if what == 1
+            else slice(low, high, int(rng.integers(1, 4)))
+        )  # fmt: skip
+        key += [None] * int(rng.random() < 0.2)
+    return (*key, ...)
+
+
+def said(x: Any) -> list[Any]:
+    """All that an array says, and whose memory it is."""
+    data = x.data.ptr, x.data.device_id, id(x.data.mem)
+    return [x.shape, x.strides, x.dtype, x.size, x.flags, x.nbytes, *data, id(x.base)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_native_views_are_as_those_of_python(seed: int) -> None:
+    rng, native = np.random.default_rng(seed), 0
+    with made_pools(True) as pools:
+        for _ in range(150):
+            shape = tuple(int(n) for n in rng.integers(1, 6, rng.integers(1, 4)))
+            make = pools.maker(INDEX, shape, np.dtype("f4"))
+            first, other = make(0), make(0)
+            if rng.random() < 0.5:  # views of views
+                outer = key_for(rng, shape)
+                first, other = first[outer], other[outer]
+            key = key_for(rng, first.shape)
+
+            def show(x: Any, key: Any = key) -> Any:
+                return x[key]
+
+            view = pools.viewer(first, show)
+            assert (view is show) == (first.size == 0)
+            native += view is not show
+            for source in (first, other):
+                made, want = view(source), show(source)
+                assert said(made) == said(want)
+                assert gc.is_tracked(made) == gc.is_tracked(made.data) == (view is show)
+    assert native > 50
+
+
+def test_native_views_keep_what_they_show_and_no_more() -> None:
+    dtype = np.dtype([("own", np.float32)])
+    with made_pools(True) as pools:
+        make = pools.maker(INDEX, (4, 6), dtype)
+        make(0)
+        array = make(0)
+        view = pools.viewer(array, lambda x: x[1:3, ::2])
+        holders = (dtype, None, array, array.data, array.data.mem, view)
+        before = [sys.getrefcount(x) for x in holders]
+        for _ in range(2000):
+            part = view(array)
+        assert part.shape == (2, 3)
+        after = [sys.getrefcount(x) for x in holders]
+        assert all(abs(b - a) < 20 for a, b in zip(before, after, strict=True))
+        seen = weakref.ref(array)
+        counts = counts_of(INDEX)
+        del array, holders
+        assert seen() is not None
+        assert counts.blocks.current == 1
+        del part
+        assert seen() is None
+        assert counts.blocks.current == 0
+
+
+def test_memory_of_others_is_left_to_the_collector_and_other_classes_to_python() -> None:
+    with made_pools(True) as pools:
+        array = pools.template((4, 6), np.dtype("f4"), None)
+
+        class Own(type(array)):  # type: ignore[misc]
+            __slots__ = ()
+
+        view = pools.viewer(array, lambda x: x[1])
+        assert gc.is_tracked(view(array))
+        assert said(view(array)) == said(array[1])
+        own = Own.__new__(Own)
+        own._init((4, 6), np.dtype("f4"), array.data)
+        assert type(view(own)) is Own
+        assert pools.viewer(array, lambda x: x).__name__ == "<lambda>"  # what gives no view
+        assert pools.viewer(array, lambda x: pools.template((6,), x.dtype, None)).__name__ != "view"

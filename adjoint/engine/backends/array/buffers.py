@@ -428,7 +428,8 @@ class Buffers:
     add_into_at: Any
     add_slices: Any
     write_slices: Any
-    restrided: Any  # backends.array.view_chains
+    part_of: Any  # backends.array.view_chains
+    restrided: Any  # the same
     taken_apart: Any
 
 

@@ -11,8 +11,10 @@ from numpy import ndarray
 
 from adjoint.engine.backends.array.buffers import Buffers
 from adjoint.engine.backends.array.executor import find_device_kernel, find_kernel, view_of
+from adjoint.engine.backends.array.gpu.device_memory import POOLS
 from adjoint.engine.backends.array.kernels.shape.views import follow
 from adjoint.engine.backends.array.memory.strides import copy_with
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, Record
 
 Links = tuple[tuple[Record, dict[str, Any]], ...]
@@ -60,10 +62,12 @@ def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..
 def shower(like: Any, kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """What shows arrays that lie as `like` does the way a kernel of views does.
 
-    Of an array in one piece a view is known by its place, which NumPy is told at once.
+    Of an array in one piece a view is known by its place, which NumPy is told at once; a GPU's are
+    made natively (Note [native views]).
     """
     if like.__class__ is not ndarray:
-        return kernel
+        on_gpu = POOLS and like.__class__ in DEVICE_LAYOUTS
+        return POOLS[0].viewer(like, kernel) if on_gpu else kernel
     seen = kernel(like)
     plain = like.flags.c_contiguous and like.dtype.isbuiltin == 1 and seen.flags.writeable
     if not plain or not seen.size or not np.may_share_memory(seen, like):
@@ -74,6 +78,34 @@ def shower(like: Any, kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 HOOKS.view_call = view_call
+
+Key = tuple[Any, ...]
+SEEN = 3  # times that a part of arrays was asked for, after which it is shown natively
+PARTS: dict[Key, Any] = {}  # by what is asked for of which arrays: how often, or what shows it
+KEPT_PARTS = 1 << 12
+
+
+def part_of(array: Any, key: Any, index: Key) -> Any:
+    """The part of a GPU's array that a basic key shows, which is an `index` of views.
+
+    CuPy reads a key anew each time.
+    """
+    kind = (index, array.shape, array.strides, array.dtype)
+    show = PARTS.get(kind, 0)
+    if show.__class__ is not int:
+        return show(array)
+    whole = key if key.__class__ is tuple else (key,)
+    whole = whole if Ellipsis in whole else (*whole, ...)
+    if show < SEEN:
+        if len(PARTS) >= KEPT_PARTS:
+            PARTS.clear()
+        PARTS[kind] = show + 1
+    else:
+        PARTS[kind] = shower(array, lambda given: given[whole])
+    return array[whole]
+
+
+Buffers.part_of = staticmethod(part_of)
 
 
 def restrided(record: Record, x: Any, size: Any, stride: Any, place: Any) -> Any:

@@ -83,6 +83,16 @@ def device_offset(module: Any, like: Any) -> int | None:
     return number_offset(things, lambda x: int(x.device_id))
 
 
+def base_offset(arrays: Sequence[Any]) -> int | None:
+    """Where views have the array that they are views of."""
+    try:
+        views = [array[..., None] for array in arrays]
+    except TypeError:  # arrays that have no views
+        return None
+    shown = all(view.base is array for view, array in zip(views, arrays, strict=True))
+    return offset_of(views, lambda view: id(view.base)) if shown else None
+
+
 class PieceLayout(NamedTuple):
     """Where a new array, its pointer and its block keep what decides them."""
 
@@ -90,6 +100,7 @@ class PieceLayout(NamedTuple):
     pointer: tuple[int, int, int]  # address, device, block
     array: tuple[int, int, int, int]  # shape, steps, dtype, pointer
     plain: tuple[int, ...]  # an array's words that are neither
+    base: int | None  # where an array has the one that it is a view of, if that is known
 
 
 def piece_layout(cupy: Any) -> PieceLayout | None:
@@ -134,7 +145,8 @@ def _piece_layout(cupy: Any) -> PieceLayout | None:
     if len(at) != len(found):
         return None
     vectors = {at[k] + 8 * n for k in (6, 7) for n in range(3)}
-    known = {*vectors, at[8], at[9]}
+    base_at = base_offset(arrays)
+    known = {*vectors, at[8], at[9], base_at}
     plain = [offset for offset in range(HEAD, cupy.ndarray.__basicsize__, 8) if offset not in known]
     blank = base.__new__(cupy.ndarray)
     for array in arrays:  # what is another word than in a blank one is its size, or flags
@@ -143,5 +155,5 @@ def _piece_layout(cupy: Any) -> PieceLayout | None:
             is_flags = max(word >> 32, word & 0xFFFF_FFFF) < FLAGS
             if word not in (word_at(id(blank) + offset), array.size) and not is_flags:
                 return None
-    layout = PieceLayout(tuple(at[:3]), tuple(at[3:6]), tuple(at[6:]), tuple(plain))  # type: ignore[arg-type]
+    layout = PieceLayout(tuple(at[:3]), tuple(at[3:6]), tuple(at[6:]), tuple(plain), base_at)  # type: ignore[arg-type]
     return layout if all(a.base is None for a in arrays) else None

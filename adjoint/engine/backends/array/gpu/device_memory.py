@@ -109,6 +109,9 @@ def counts_of(index: int) -> DeviceCounts:
     return counts
 
 
+Show = Callable[[Any], Any]  # from an array to a view of it
+
+
 class NativePieces(Protocol):
     """What makes arrays of pieces, and what a block's end does, as native code."""
 
@@ -122,6 +125,9 @@ class NativePieces(Protocol):
 
     def remember(self, words: Any, stream: int, rooms: list[Room]) -> None:
         """Have it take pieces of this list on a stream."""
+
+    def viewer(self, like: Any, show: Show, template: Callable[..., Any]) -> Show:
+        """What shows arrays that lie as `like` does the way `show` does (Note [native views])."""
 
 
 class PiecesKept(Exception):
@@ -386,6 +392,11 @@ class Pools:
         if found is not None:
             self.block.__del__, self.natively = found.let_go, found
         return found
+
+    def viewer(self, like: Any, show: Show) -> Show:
+        """What shows all arrays that lie as `like` does the way `show` does, natively if it can."""
+        natively = self.native()
+        return show if natively is None else natively.viewer(like, show, self.template)
 
     def give_back(self) -> None:
         """Have the default pool have what is kept again."""

@@ -35,9 +35,10 @@ from adjoint.engine.backends.array.gpu.memory_counts import (
     Piece,
     Room,
 )
+from adjoint.engine.backends.llvm.device import views
 from adjoint.engine.backends.llvm.runtime import fastcall, library
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD
-from adjoint.engine.core.object_layout import slot_offset, word_at
+from adjoint.engine.core.object_layout import slot_offset, type_offset, word_at
 
 _NEW = 65  # the interpreter's number of a class's `__new__`: Py_tp_new
 # Words of what makes arrays of one kind.
@@ -51,6 +52,12 @@ class PieceCode:
 
     def __init__(self, code: Any, hold: Any, layout: PieceLayout, let_go: Any) -> None:
         self.code, self.hold, self.layout, self.let_go = code, hold, layout, let_go
+        self.views = False  # whether it has been seen to make views as CuPy does
+
+    def viewer(self, like: Any, show: views.Show, template: Callable[..., Any]) -> views.Show:
+        if not self.views:
+            return show
+        return views.learned(self.code, self.layout, like, show, template) or show
 
     def maker(
         self, template: Any, piece: Piece, slow: Callable[[int], Any]
@@ -79,6 +86,7 @@ def text(layout: PieceLayout, room_at: int, on_at: int, history_at: int, live_at
             (TOTAL_BYTES, CURRENT_BYTES, TOP_BYTES, "%whole"),
         )
     )
+    class_at = type_offset()
     plain = "\n".join(
         f"""  %from{at} = getelementptr i8, ptr %template, i64 {at}
   %word{at} = load i64, ptr %from{at}
@@ -86,6 +94,7 @@ def text(layout: PieceLayout, room_at: int, on_at: int, history_at: int, live_at
   store i64 %word{at}, ptr %to{at}"""
         for at in layout.plain
     )
+    more = "" if None in (class_at, layout.base) else views.text(layout, class_at, plain)  # type: ignore[arg-type]
     return f"""
 @waiting = external global i8
 @serve = external global i8
@@ -346,7 +355,7 @@ end:
 slow:
   %answer = call ptr @PyObject_CallOneArg(ptr @let_go_slowly, ptr %block)
   ret ptr %answer
-}}"""
+}}{more}"""
 
 
 def _more(total: int, current: int, top: int, much: str) -> str:
@@ -421,7 +430,10 @@ def native_pieces(pools: Any, tracking: Any, slowly: Callable[[Any], None]) -> P
     hold = (code, things)
     let_go = fastcall.method(block, code.address("let_go"), name="__del__", keep=hold)
     made = PieceCode(code, hold, layout, let_go)
-    return made if alike(pools, made) else None
+    if not alike(pools, made):
+        return None
+    made.views = layout.base is not None and views.alike(code, layout, pools.template)
+    return made
 
 
 # Kinds of arrays that are compared.
