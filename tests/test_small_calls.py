@@ -247,6 +247,11 @@ VIEWS: dict[str, Call] = {
     "hsplit": lambda x: x.hsplit(2),
     "vsplit": lambda x: ad.vsplit(x, [1]),
     "split_with_sizes": lambda x: x.split([1, 3], 1),
+    "ravel": lambda x: x.ravel(),
+    "turned and flat": lambda x: x.T.flatten(0, 0),
+    "twice": lambda x: x.unflatten(1, (2, 2)),
+    "view_as": lambda x: x.view_as(ad.ones(2, 6)),
+    "expand_as": lambda x: x.expand_as(ad.ones(2, 3, 4)),
 }
 
 

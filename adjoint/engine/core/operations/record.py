@@ -404,6 +404,8 @@ class Hooks:
     pull: Callable[..., Any] | None = None  # the same of a node, if it has such a program
     pass_on: Callable[..., Any] | None = None  # cotangents to nodes: those that it has no way for
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array
+    # What native code shows such a chain by (Note [views by words]): backends.llvm.small
+    small_views: Callable[..., Any] = _unset
     note_call: Callable[..., Any] = _unset  # one that no program fits: graph.eager.small_calls
     note_on_device: Callable[..., Any] = _unset  # the same on a GPU: graph.eager.device_calls
     note_straight: Callable[..., Any] = _unset  # one that is run straight: the same folder

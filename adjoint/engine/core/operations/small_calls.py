@@ -105,13 +105,13 @@ DRAWS = (
 )
 # Or drawn into their first argument.
 FILLS = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_"
-# Or all of them are views of the one tensor among the arguments. Not `as_strided`, which may count
+# Or all of them are views of tensors among the arguments. Not `as_strided`, which may count
 # from where memory begins: that is no matter of how its argument lies.
 VIEWS = (
-    "T adjoint broadcast_to chunk diagonal dsplit expand flatten hsplit imag mT "
-    "moveaxis movedim narrow permute ravel real reshape select split split_with_sizes squeeze "
-    "swapaxes swapdims t tensor_split transpose unbind unflatten unsqueeze view view_as_complex "
-    "view_as_real vsplit unfold"
+    "T adjoint broadcast_tensors broadcast_to chunk diagonal dsplit expand expand_as flatten "
+    "hsplit imag mT meshgrid moveaxis movedim narrow permute ravel real reshape select split "
+    "split_with_sizes squeeze swapaxes swapdims t tensor_split transpose unbind unflatten "
+    "unsqueeze view view_as view_as_complex view_as_real vsplit unfold"
 )
 # Whose first argument is a list of tensors.
 JOINING = frozenset(
@@ -124,6 +124,9 @@ NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, MORE, DRAWS, V
 # Of which some are in place.
 WRITING = NAMES - frozenset(f"{DRAWS} {VIEWS} {CREATION} {MADE}".split())
 VIEWING = frozenset(VIEWS.split())
+# Of which these ask of further tensors how they lie, no more (`tensor_split` may read another's
+# elements).
+VIEWING_SEVERAL = frozenset({"broadcast_tensors", "expand_as", "meshgrid", "view_as"})
 # Of which no gradient is asked by programs.
 CREATING = frozenset(CREATION.split()).union(
     "empty empty_like empty_strided rand rand_like randn randn_like".split()

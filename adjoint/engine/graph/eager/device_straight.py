@@ -123,10 +123,11 @@ def viewed(
     if known is not None:  # pushed out by more recent ones
         return known
     (source,) = device_calls.tensors_of(operands)
-    chains = chains_of(calls, source, call)
+    chains = chains_of(calls, [source], call)
     if chains is None:
         return None
-    every, single = chains
+    views, single = chains
+    every = tuple([links for _, links in views])
     follow: Function = HOOKS.view_call(every, single, source._array)
     place = next(k for k, x in enumerate(operands) if x is source)
     return follow if place == 0 else lambda *given: follow(given[place])

@@ -35,6 +35,7 @@ from adjoint.engine.core.operations.small_calls import (
     LIKE,
     PICKING,
     VIEWING,
+    VIEWING_SEVERAL,
     SmallCalls,
 )
 from adjoint.engine.core.spec import Size
@@ -182,8 +183,10 @@ def entry_of(
         taped = CONTEXT.grad_enabled and not calls.unfollowed
         with own_warnings() as warned, CONTEXT.having(consulted=settings, grad_enabled=taped):
             entry = None
-            if calls.name in VIEWING and len(tensors) == 1:
-                entry = entry_of_views(calls, tensors[0], given, call)
+            if calls.name in VIEWING_SEVERAL and not is_seen_apart(tensors):
+                return None
+            if (len(tensors) == 1 and calls.name in VIEWING) or calls.name in VIEWING_SEVERAL:
+                entry = entry_of_views(calls, tensors, given, call)
             if calls.name in drawn.FILLING:
                 entry = entry_of_filling(calls, tensors, given, call)
             elif entry is None and all(is_small(x, calls, calls.name in PICKING) for x in tensors):
@@ -343,23 +346,52 @@ def entry_of_filling(
 
 
 def entry_of_views(
-    calls: SmallCalls, source: Tensor, given: Arguments, call: Callable[[], Any]
+    calls: SmallCalls, tensors: list[Tensor], given: Arguments, call: Callable[[], Any]
 ) -> Entry:
-    """The same of a call whose results are views of one tensor; None where they are not."""
-    found = chains_of(calls, source, call)
+    """The same of a call whose results are views of the tensors it is given; None where not."""
+    found = chains_of(calls, tensors, call)
     if found is None:
         return None
-    chains, single = found
+    views, single = found
+    places = [k for k, x in enumerate(given[0]) if isinstance(x, Tensor)]
+    arrays = {place: x._array for place, x in zip(places, tensors, strict=True)}
+    if len(tensors) == 1:
+        follow = HOOKS.view_call(tuple([links for _, links in views]), single, tensors[0]._array)
+    else:
+        follow = shown_apart(
+            [
+                (which, HOOKS.view_call((links,), True, tensors[which]._array))
+                for which, links in views
+            ],
+            single,
+        )
+    named = [(places[which], links) for which, links in views]
     entry: Entry = HOOKS.small_entry(
-        None, HOOKS.view_call(chains, single, source._array), (), (*given, single)
+        None, HOOKS.small_views(named, arrays, follow), (), (*given, single)
     )
     return entry
 
 
+def is_seen_apart(tensors: list[Tensor]) -> bool:
+    """Whether there are tensors, and each is of a storage of its own."""
+    return 0 < len(tensors) == len({id(x._storage) for x in tensors})
+
+
+def shown_apart(views: list[tuple[int, Callable[..., Any]]], single: bool) -> Callable[..., Any]:
+    """A function of tensors that gives views, each of the one at its place."""
+
+    def follow(*sources: Any) -> Any:
+        outs = [show(sources[which]) for which, show in views]
+        return outs[0] if single else tuple(outs)
+
+    return follow
+
+
 def chains_of(
-    calls: SmallCalls, source: Tensor, call: Callable[[], Any]
-) -> tuple[tuple[Any, ...], bool] | None:
-    """The views of one tensor that a call gives, each as its links, and whether it is one alone.
+    calls: SmallCalls, sources: list[Tensor], call: Callable[[], Any]
+) -> tuple[tuple[tuple[int, Any], ...], bool] | None:
+    """The views of tensors that a call gives, each as which it is a view of and its links, and
+    whether it is one alone.
 
     None where it gives something else.
     """
@@ -368,18 +400,22 @@ def chains_of(
     single = isinstance(out, Tensor)
     if not single and out.__class__ is not tuple:
         return None
-    chains = []
-    before = len(source._chain)
+    views = []
     for view in (out,) if single else out:
+        which = next((k for k, x in enumerate(sources) if x._storage is view._storage), -1)
+        if which < 0:
+            return None
+        source = sources[which]
+        before = len(source._chain)
         links = view._chain[before:]
-        if view is source or view._storage is not source._storage or not links:
+        if view is source or not links or view._chain[:before] != source._chain:
             return None
-        if view._chain[:before] != source._chain or not all(r.is_view for r, _ in links):
+        if not all(record.is_view for record, _ in links):
             return None
-        chains.append(links)
-    if not chains or not agrees(calls, None if single else tuple):
+        views.append((which, links))
+    if not views or not agrees(calls, None if single else tuple):
         return None
-    return tuple(chains), single
+    return tuple(views), single
 
 
 def agrees(calls: SmallCalls, kind: Any) -> bool:

@@ -38,7 +38,8 @@ def computed(of_tensors: str) -> str:
     return f"""
   br i1 %is.called, label %call, label %walk
 call:
-  %computed = call ptr @called(ptr %program, ptr %operands, i1 {of_tensors})
+  %function = call ptr @PyTuple_GetItem(ptr %program, i64 6)
+  %computed = call ptr @called(ptr %program, ptr %function, ptr %operands, i1 {of_tensors})
   br label %results.all
 walk:
   %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
@@ -61,7 +62,7 @@ RUN = (
   %is.viewed = icmp eq ptr %words, @false
   br i1 %is.viewed, label %view, label %taping
 view:
-  %views = call ptr @called(ptr %program, ptr %operands, i1 true)
+  %views = call ptr @show_views(ptr %program, ptr %operands, ptr %taped)
   ret ptr %views
 taping:
   %untaped = icmp eq ptr %taped, @false
@@ -91,7 +92,8 @@ compute:
   %is.called = icmp eq ptr %wordsObject, %absent
   br i1 %is.called, label %call, label %walk
 call:
-  %computed = call ptr @called(ptr %program, ptr %operands, i1 false)
+  %function = call ptr @PyTuple_GetItem(ptr %program, i64 6)
+  %computed = call ptr @called(ptr %program, ptr %function, ptr %operands, i1 false)
   %error = icmp eq ptr %computed, null
   br i1 %error, label %failed, label %wrap
 failed:
@@ -388,7 +390,7 @@ yes:
 no:
   ret i1 false
 }}
-define ptr @called(ptr %program, ptr %operands, i1 %of.tensors) {{
+define ptr @called(ptr %program, ptr %function, ptr %operands, i1 %of.tensors) {{
 entry:
   %wanted = call ptr @words_of(ptr %program, i64 1)
   %count = load i64, ptr %wanted
@@ -424,7 +426,6 @@ put:
   %set = call i32 @PyTuple_SetItem(ptr %given, i64 %place, ptr %argument)
   br label %next
 run:
-  %function = call ptr @PyTuple_GetItem(ptr %program, i64 6)
   %out = call ptr @PyObject_Call(ptr %function, ptr %given, ptr null)
   call void @Py_DecRef(ptr %given)
   ret ptr %out

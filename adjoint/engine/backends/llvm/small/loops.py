@@ -22,7 +22,14 @@ from adjoint.engine.backends.llvm.runtime.peeking import (
     steps,
 )
 from adjoint.engine.backends.llvm.runtime.shared_words import MAX_WORKERS
-from adjoint.engine.backends.llvm.small import calling, inner_loops, meeting, noting, pulling
+from adjoint.engine.backends.llvm.small import (
+    calling,
+    inner_loops,
+    meeting,
+    noting,
+    pulling,
+    viewing,
+)
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import forks
 
@@ -331,18 +338,16 @@ def _native() -> SmallCode | None:
         return None
     parts = [WALK, LAUNCHES, meeting.text()]
     symbols = {**fastcall.interpreter(), "world": slow_address(world)}
-    tensors, offsets = objects(), calling.offsets()
+    tensors, offsets, places = objects(), calling.offsets(), noting.offsets()
+    asked, makers = calling.places_asked(), viewing.array_makers()
     names = ["walk", "meet"]
-    if tensors is not None and offsets is not None:
-        parts.append(calling.text(*offsets))
-        symbols |= {"tensor_of": tensors.tensor_of, "false": id(False), "true": id(True)}
-        names += ["meet_call", "meet_into"]
-        places, asked = noting.offsets(), calling.places_asked()
-        if places is not None and asked is not None:
-            parts += [noting.text(places), noting.calls_text(), pulling.text(places)]
-            parts.append(calling.asked_text(asked))
-            symbols |= noting.symbols(object_new()) | pulling.symbols() | calling.asked_symbols()
-            names += (*noting.NAMES, *pulling.NAMES, "meet_public")
+    if None not in (tensors, offsets, places, asked, makers):
+        parts += [calling.text(*offsets), noting.text(places), noting.calls_text()]
+        parts += [pulling.text(places), calling.asked_text(asked), viewing.followed_text()]
+        symbols |= {"tensor_of": tensors.tensor_of, "false": id(False), "true": id(True), **makers}
+        symbols |= noting.symbols(object_new()) | pulling.symbols() | calling.asked_symbols()
+        symbols["ndarray"] = id(np.ndarray)
+        names += ["meet_call", "meet_into", *noting.NAMES, *pulling.NAMES, "meet_public"]
     code = library.linked("small rows", "\n".join(parts), symbols)
     walk, meet, *calls = (
         fastcall.builtin(
@@ -351,10 +356,10 @@ def _native() -> SmallCode | None:
         for name in names
     )
     HOOKS.meet, HOOKS.small_code = meet, True
-    if len(calls) > 2:
+    if calls:
         HOOKS.note, HOOKS.show, HOOKS.meet_noted, HOOKS.meet_rules = calls[2:6]
         HOOKS.pull, HOOKS.pass_on, HOOKS.meet_public = calls[6:]
-    if calls:
+        HOOKS.small_views = viewing.shower
         (HOOKS.meet_call, HOOKS.meet_into_small), HOOKS.small_call_code = calls[:2], True
     HOOKS.address, HOOKS.steps = address, steps()
 
