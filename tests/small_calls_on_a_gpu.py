@@ -62,6 +62,7 @@ NOT_FOUND = ("itself", "a part of itself", "zero_", "fill_ with a negative zero"
 DRAWS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "normal_": ("normal_", ()),
     "normal_ of a mean": ("normal_", (1.0, 2.0)),
+    "normal_ of whole numbers": ("normal_", (1, 2)),
     "uniform_": ("uniform_", (-1.0, 3.0)),
     "bernoulli_": ("bernoulli_", (0.3,)),
     "exponential_": ("exponential_", ()),
@@ -121,6 +122,11 @@ STRAIGHT: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "transpose": (lambda x: x.transpose(0, 2), ((3, 5, 2),)),
     "unsqueeze": (lambda x: x.unsqueeze(1), ((3, 5),)),
     "chunk": (lambda x: x.chunk(2)[1], ((4, 5),)),
+    "tensor_split": (lambda x: ad.cat(x.tensor_split(3, 1)[::2]), ((4, 6),)),
+    "meshgrid": (
+        lambda x, y: ad.stack([x * y for x, y in [ad.meshgrid(x, y, indexing="xy")]]),
+        ((4,), (3,)),
+    ),
 }
 
 
@@ -238,9 +244,14 @@ def check_draw(draw: str, layout: str, dtype: Any = ad.float32) -> None:
             x = make().to(dtype) if dtype is not ad.float32 else make()
             rows = ad.zeros(tuple(x.shape), dtype=dtype)
             gpu, cpu = ad.Generator("cuda").manual_seed(k), ad.Generator().manual_seed(k)
+            given: list[dict[str, Any]] = [{"generator": gpu}, {"generator": cpu}]
+            if k % 2:  # by what was noted of fills from default generators
+                there = ad.cuda.default_generators[0]
+                gpu, cpu = there.manual_seed(k), ad.default_generator.manual_seed(k)
+                given = [{}, {}]
             version = x._version
-            assert getattr(x, name)(*args, generator=gpu) is x
-            getattr(rows, name)(*args, generator=cpu)
+            assert getattr(x, name)(*args, **given[0]) is x
+            getattr(rows, name)(*args, **given[1])
             assert gpu.get_offset() == cpu.get_offset()
             assert x._version == version + 1
             same(x, rows, f"{draw} {layout} {dtype} {k}")
@@ -352,6 +363,26 @@ LIKE: dict[str, Callable[[Any], Any]] = {
     "randint_like": lambda x: ad.randint_like(x, 3, 9),
     "turned": lambda x: ad.randn_like(x.t()),
 }
+
+
+def check_subscripts() -> None:
+    """Parts of tensors by numbers and slices, asked for again and again, of tensors and views."""
+    rng = np.random.default_rng(3)
+    for _ in range(12):
+        key = tuple(
+            int(rng.integers(4)) if rng.random() < 0.4
+            else slice(int(rng.integers(3)), None, int(rng.integers(1, 3)))
+            for _ in range(int(rng.integers(1, 4)))
+        )  # fmt: skip
+        key = (*key[:1], None, *key[1:]) if rng.random() < 0.3 else key
+        for turned in (False, True):
+            for k in range(6):
+                here = numbers(4, 5, 6) + k
+                there = here.to("cuda")
+                x, y = (z.transpose(0, 1) if turned else z for z in (there, here))
+                same(x[key], y[key], f"{key} {turned} {k}")
+                x[key], y[key] = 7.0 + k, 7.0 + k
+                same(there, here, f"{key} {turned} {k} written")
 
 
 def check_like(name: str) -> None:
@@ -553,6 +584,7 @@ def main() -> None:
     check_empty()
     check_multiples()
     check_picking()
+    check_subscripts()
     check_statistics()
     check_statistics(ad.bfloat16)
     check_bags()

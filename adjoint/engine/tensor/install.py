@@ -41,6 +41,7 @@ from adjoint.engine.ops.elementwise.arithmetic import (
     is_scaled_in_one,
     scaled,
 )
+from adjoint.engine.ops.random.samplers import fill_again, kind_of_fill, note_fill
 from adjoint.engine.tensor.copying import install_copying
 from adjoint.engine.tensor.index.added_rows import IN_MEMORY
 from adjoint.engine.tensor.index.indexing import install_indexing
@@ -136,7 +137,13 @@ def _drawing(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
         given = kwargs.get("generator")
         if (args and is_tensor(args[0])) or not (given is None or isinstance(given, Generator)):
             return plain(self, *args, **kwargs)
-        drawn = fn(self, *args, **{**kwargs, "generator": Filling(given, self)})
+        kind = None if kwargs else kind_of_fill(method.__name__, self._array, args)
+        if kind is not None and fill_again(kind, self):
+            return self
+        filling = Filling(given, self)
+        drawn = fn(self, *args, **{**kwargs, "generator": filling})
+        if drawn is self and kind is not None:
+            note_fill(kind, filling)
         return self if drawn is self else update(method.__name__, self, lambda _: drawn)
 
     return asking(method)

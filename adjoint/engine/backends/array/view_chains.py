@@ -16,6 +16,7 @@ from adjoint.engine.backends.array.kernels.shape.views import follow
 from adjoint.engine.backends.array.memory.strides import copy_with
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, Record
+from adjoint.engine.core.state.context import CONTEXT
 
 Links = tuple[tuple[Record, dict[str, Any]], ...]
 
@@ -25,9 +26,6 @@ def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..
 
     All that it is given lie in memory as `like` does; more arguments may follow the tensor.
     """
-
-    def shown(source: Any, record: Record, show: Any, params: dict[str, Any]) -> Any:
-        return view_of(source, show(source._array), record, params)
 
     def prepared(links: Links) -> list[tuple[Record, Callable[[Any], Any], dict[str, Any]]]:
         array, ready = like, []
@@ -41,11 +39,15 @@ def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..
     every = [prepared(links) for links in chains]
 
     def follow(source: Any, *_: Any) -> Any:
-        outs = []
+        outs, taped = [], CONTEXT.grad_enabled
         for links in every:
             out = source
-            for link in links:
-                out = shown(out, *link)
+            for record, show, params in links:  # `view_of`, inline where native code makes it
+                array = show(out._array)
+                made = HOOKS.show if array.__class__ is ndarray else HOOKS.show_there
+                plans = record.tape if taped else None
+                seen = None if made is None else made(out, array, record, params, plans)
+                out = view_of(out, array, record, params) if seen is None else seen
             outs.append(out)
         return outs[0] if single else tuple(outs)
 
@@ -54,7 +56,11 @@ def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..
     (((record, show, params),),) = every
 
     def follow_one(source: Any, *_: Any) -> Any:
-        return view_of(source, show(source._array), record, params)
+        array = show(source._array)
+        made = HOOKS.show if array.__class__ is ndarray else HOOKS.show_there
+        plans = record.tape if CONTEXT.grad_enabled else None
+        seen = None if made is None else made(source, array, record, params, plans)
+        return view_of(source, array, record, params) if seen is None else seen
 
     return follow_one
 

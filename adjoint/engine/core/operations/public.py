@@ -380,8 +380,10 @@ def call_on_device(
     operands = joined(small, args) if small.joins else args
     if CONTEXT.grad_enabled:
         for x in operands:
-            if isinstance(x, TensorBase) and (x._requires_grad or is_followed(x)):  # type: ignore[attr-defined]
-                return None
+            if isinstance(x, TensorBase):  # `is_followed`, inline
+                base = x._base  # type: ignore[attr-defined]
+                if x._requires_grad or (base is not None and base[0]._requires_grad):  # type: ignore[attr-defined]
+                    return None
     if small.met:
         try:
             result = HOOKS.meet_on_device(

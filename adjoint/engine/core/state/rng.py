@@ -283,12 +283,16 @@ default_generator = default_generator_of(CPU)
 
 
 class Filling:
-    """In the place of a generator: the one given, and the tensor that a draw is to be put into."""
+    """In the place of a generator: the one given, and the tensor that a draw is to be put into.
 
-    __slots__ = ("generator", "target")
+    `done`: the generator, how many blocks and parameters of a draw that was put there at once.
+    """
+
+    __slots__ = ("done", "generator", "target")
 
     def __init__(self, generator: Generator | None, target: Any) -> None:
         self.generator, self.target = generator, target
+        self.done: tuple[Generator, int, dict[str, Any]] | None = None
 
 
 def generator_for(name: str, generator: Any, device: Device) -> Generator:

@@ -42,7 +42,8 @@ from adjoint.engine.tensor.tensor import Tensor
 
 Function = Callable[..., Any]  # of a call's operands
 Pattern = tuple[bool, ...]  # whether the tape is on and which operands it follows
-Way = tuple[tuple["Step", ...], int]  # steps, and which of all tensors is the result
+# Steps, and which of all tensors is the result, or are the results.
+Way = tuple[tuple["Step", ...], int | tuple[int, ...]]
 BY_KIND: dict[Any, Any] = {}  # an int: times sighted; None: it has none
 DEFAULT_LISTENERS.append(BY_KIND.clear)
 LISTENING = threading.Lock()  # doors are changed by one thread at a time
@@ -196,7 +197,9 @@ def replayed(way: Way, tensors: list[Any]) -> Any:
             tensors += out
         else:
             tensors.append(out)
-    return tensors[result]
+    if result.__class__ is int:
+        return tensors[result]
+    return tuple([tensors[k] for k in result])  # type: ignore[union-attr]
 
 
 def heard(
@@ -333,12 +336,15 @@ def way_of(log: list[Heard], tensors: list[Any], wanted: Any, *, followed: bool)
         whole = not (followed or params) and is_passing(log, tensors, record, operands)
         alike = given == [(True, k) for k in range(len(tensors))]
         steps.append(Step(record, tuple(given), dict(params), prepared, whole, alike))
-    if not log or wanted.__class__ is not Tensor or not any(wanted is x for x in results_of(log)):
+    several = wanted.__class__ is tuple
+    results, made = wanted if several else (wanted,), {id(x) for x in results_of(log)}
+    if not (results and all(x.__class__ is Tensor and id(x) in made for x in results)):
         raise Unfit
     used = {x for step in steps for held, x in step.operands if held}
     if not used.issuperset(seen[id(x)] for x in tensors):
         raise Unfit  # one counts for something that is no operation's
-    return tuple(steps), seen[id(wanted)]
+    places = tuple([seen[id(x)] for x in results])
+    return tuple(steps), places if several else places[0]
 
 
 def results_of(log: list[Heard]) -> list[Any]:

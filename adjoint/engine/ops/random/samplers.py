@@ -10,6 +10,7 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Filling, Generator, generator_for
 from adjoint.engine.ops.random.random import (
     RANDOM,
@@ -41,11 +42,48 @@ def fill(
         return draw(name, law, args, shape, dtype, device, generator)
     source = generator_for(name, generator, device)
     values = prod(shape) * (2 if dtype.is_complex else 1)
-    drawn = source.draw(blocks(values, word_bits(law, dtype)))
+    count = blocks(values, word_bits(law, dtype))
+    drawn = source.draw(count)
     how = {"law": law, "args": args, "shape": shape, "dtype": dtype, "device": device}
     if HOOKS.put_into(RANDOM, drawn, how, like):
+        if generator.generator is None:
+            generator.done = source, count, how
         return like
     return RANDOM(*drawn, **how)
+
+
+# By a method's name, its numbers and how a tensor on a GPU lies: what such a fill came to before.
+FILLS_MET: dict[Any, tuple[Generator, int, dict[str, Any]]] = {}
+KEPT_FILLS = 1 << 10
+NUMBERS = (int, float)
+
+
+def kind_of_fill(name: str, array: Any, args: tuple[Any, ...]) -> Any:
+    """What decides a fill of a GPU's array from its default generator; None: more than that."""
+    for x in args:
+        if x.__class__ not in NUMBERS:
+            return None
+    return name, repr(args), array.dtype, array.shape, array.data.device_id
+
+
+def fill_again(kind: Any, like: Tensor) -> bool:
+    """Draw into a tensor as fills of its kind did before, if there was one that did so at once."""
+    met = FILLS_MET.get(kind)
+    if met is None or not CONTEXT.plain:
+        return False
+    source, count, how = met
+    if HOOKS.put_into(RANDOM, source.draw(count), how, like):
+        return True
+    source.advance(-count)
+    return False
+
+
+def note_fill(kind: Any, filling: Filling) -> None:
+    """Remember what a fill came to, if it was done at once."""
+    if filling.done is not None:
+        if len(FILLS_MET) >= KEPT_FILLS:
+            FILLS_MET.clear()
+        FILLS_MET[kind] = filling.done
 
 
 def take_from(name: str, given: Any, keywords: dict[str, Any]) -> Any:
