@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -195,7 +196,7 @@ SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3.0, -3.0, 1.0, -0
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_of_special_values(name: str) -> None:
-    """One of PyTorch's answers: of one element and of a vector it has two for gradients at NaN."""
+    """PyTorch's answers for vectors: of single elements it has others for gradients at NaN."""
 
     def answer(lib: Any, value: float, count: int) -> list[float]:
         x = lib.full((count,), value, dtype=lib.float64).requires_grad_()
@@ -204,8 +205,42 @@ def test_activations_of_special_values(name: str) -> None:
         return [out[0].item(), x.grad[0].item()]
 
     for value in SPECIAL:
-        theirs = list(zip(answer(torch, value, 1), answer(torch, value, 64), strict=True))
-        for count in (1, 64):
-            for got, wanted in zip(answer(ad, value, count), theirs, strict=True):
-                near = [np.isclose(got, want, 1e-7, 1e-44, equal_nan=True) for want in wanted]
-                assert any(near), (value, count, got, wanted)
+        wanted = answer(torch, value, 64)
+        for count in (1, 64, 5000):
+            got = answer(ad, value, count)
+            np.testing.assert_allclose(got, wanted, 1e-7, 1e-44, err_msg=str((value, count)))
+
+
+LOSSES: dict[str, Loss] = {
+    "huber": lambda f, x, y: f.huber_loss(x, y, reduction="none"),
+    "smooth_l1": lambda f, x, y: f.smooth_l1_loss(x, y, reduction="none"),
+    "margins": lambda f, x, y: f.margin_ranking_loss(x, y, y.sgn().detach(), 0.5, reduction="none"),
+    "gaussian": lambda f, x, y: f.gaussian_nll_loss(x, y, y.abs() + 1, reduction="none"),
+    "variances": lambda f, x, y: f.gaussian_nll_loss(x, x * 0, y.abs(), reduction="none"),
+    "poisson": lambda f, x, y: f.poisson_nll_loss(x, y, reduction="none"),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_special_values(name: str, compiled: bool) -> None:
+    """Values and gradients everywhere; second derivatives at numbers, kinks among them."""
+    points = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1.5, 1e-310])
+    pairs = [p.ravel() for p in np.meshgrid(points, points)]
+
+    def answer(lib: Any, x: Any, y: Any) -> Any:
+        out = LOSSES[name](lib.nn.functional, x, y)
+        grads = lib.autograd.grad(out.sum(), (x, y), create_graph=True)
+        (second,) = lib.autograd.grad((grads[0] + x * 0).sum(), x)  # also where it is linear
+        return out.detach(), grads[0].detach(), grads[1].detach(), second
+
+    def tensors(lib: Any) -> Any:
+        return [lib.tensor(p, dtype=lib.float64).requires_grad_() for p in pairs]
+
+    ours_for = partial(answer, ad)
+    got = (ad.compile(ours_for) if compiled else ours_for)(*tensors(ad))
+    want = answer(torch, *tensors(torch))
+    for g, w in zip(got[:3], want[:3], strict=True):
+        np.testing.assert_allclose(g.numpy(), w.numpy(), 1e-7, 1e-300)
+    numbers = np.isfinite(pairs[0]) & np.isfinite(pairs[1])
+    np.testing.assert_allclose(got[3].numpy()[numbers], want[3].numpy()[numbers], 1e-7, 1e-300)

@@ -217,15 +217,10 @@ def relu(input: Tensor) -> Tensor:
     return RELU(input)
 
 
-def _shrunk(g: Tensor, x: Tensor, lambd: float) -> Tensor:
-    """g, but 0 where x is within `lambd` of zero."""
-    return filled(g, (x >= -lambd) & (x <= lambd), 0)
-
-
 HARDSHRINK = composite(
     "hardshrink",
-    lambda x, lambd: _shrunk(x, x, lambd),
-    _shrunk,
+    lambda x, lambd: filled(x, (x >= -lambd) & (x <= lambd), 0),
+    lambda g, x, lambd: WHERE((x < -lambd) | (x > lambd), g, 0),  # none at NaN
     operands=("x",),
     kinked=True,
     keeps_layout=True,

@@ -38,11 +38,11 @@ def _hardtanh_of(x: Tensor, low: Any, high: Any) -> Tensor:
     return filled(filled(x, x <= low, low), x >= high, high)  # bounds that fit into its dtype
 
 
-# Unlike clamp, no gradient at the bounds themselves.
+# Unlike clamp, no gradient at the bounds themselves; nor at NaN, as in PyTorch's vectors.
 HARDTANH = activation(
     "hardtanh",
     _hardtanh_of,
-    lambda g, x, low, high: filled(g, (x <= low) | (x >= high), 0),
+    lambda g, x, low, high: WHERE((x > low) & (x < high), g, 0),
     kinked=True,
 )
 HARDSIGMOID = activation(
@@ -66,7 +66,7 @@ HARDSWISH = activation(
 SOFTSHRINK = activation(
     "softshrink",
     lambda x, lambd: filled(x - x.sign() * lambd, (x >= -lambd) & (x <= lambd), 0),
-    lambda g, x, lambd: filled(g, (x >= -lambd) & (x <= lambd), 0),
+    lambda g, x, lambd: WHERE((x < -lambd) | (x > lambd), g, 0),
     kinked=True,
 )
 

@@ -50,9 +50,9 @@ def _record(
 
 
 def _ranked(g: Tensor, x: Tensor, y: Tensor, z: Tensor, margin: float) -> Tensor:
-    """The gradient of what is clamped; at the bound itself it counts, as everywhere."""
+    """The gradient of what is clamped; at the bound itself it counts, at NaN not, as everywhere."""
     behind = -widen(z) * (widen(x) - widen(y)) + margin
-    return widen(g).masked_fill(behind.lt(0), 0)
+    return widen(g).masked_fill(behind.ge(0).logical_not(), 0)
 
 
 def _softly(g: Tensor, x: Tensor, y: Tensor) -> Tensor:

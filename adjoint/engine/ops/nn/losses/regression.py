@@ -43,6 +43,11 @@ def _huber(x: Tensor, y: Tensor, delta: float) -> Tensor:
     return WHERE(z <= delta, 0.5 * z * z, delta * (z - 0.5 * delta))
 
 
+def _huber_slope(x: Tensor, y: Tensor, delta: float) -> Tensor:
+    d = x - y  # no clamp, whose own slope at its bounds is 1
+    return WHERE(d.abs() >= delta, d.sign() * delta, d)
+
+
 def _smooth(x: Tensor, y: Tensor, beta: float) -> Tensor:
     z = (x - y).abs()
     return z if beta == 0 else WHERE(z < beta, 0.5 * z * z / beta, z - 0.5 * beta)
@@ -68,8 +73,8 @@ L1_LOSS = loss_record(
 HUBER_LOSS = loss_record(
     "huber_loss",
     _huber,
-    lambda g, x, y, delta: g * (x - y).clamp(-delta, delta),
-    lambda g, x, y, delta: g * (y - x).clamp(-delta, delta),
+    lambda g, x, y, delta: g * _huber_slope(x, y, delta),
+    lambda g, x, y, delta: g * _huber_slope(y, x, delta),
 )
 SMOOTH_L1_LOSS = loss_record(
     "smooth_l1_loss",
@@ -320,7 +325,7 @@ def gaussian_nll_loss(
     """
     how = reduction_of("gaussian_nll_loss", reduction)
     spread = _variance(input, var)
-    raised = (spread.clamp_min(eps) - spread).detach()
+    raised = (eps - spread).masked_fill(spread >= eps, 0).detach()  # also of infinity
     if not CONTEXT.plain:  # checked where it decides nothing of how the result lies; NaN passes
         raised = require(raised, (spread < 0).logical_not(), NEGATIVE, ValueError)
     safe = spread + raised
