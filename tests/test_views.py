@@ -467,3 +467,39 @@ def test_sizes_are_whole_numbers() -> None:
     for bad in (1.5, "a", None, ad.tensor(1.5)):
         with pytest.raises(TypeError, match=r"takes an iterable of 'int' \(item 1"):
             ad.Size((2, bad))
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("deep", [False, True])
+def test_views_made_without_gradients_take_none(tracked: bool, deep: bool) -> None:
+    """Refused before anything is written, also through views of such views."""
+    w = ad.ones(3, requires_grad=True)
+    base = ad.zeros(3) * w if tracked else ad.zeros(3)
+    with ad.no_grad():
+        view = base[:2]
+    view = view[:1] if deep else view
+    for write in (lambda: view.add_(w[0]), lambda: view.copy_(w[: len(view)])):
+        with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+            write()
+    assert base.tolist() == [0, 0, 0]
+    assert base._version == 0
+    assert base.requires_grad is tracked
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_is_overwritten_has_a_gradient_of_zero(compiled: bool) -> None:
+    """Not none at all: what an optimizer does about weight decay depends on it, as in PyTorch."""
+    for write in (
+        lambda y, z: y.copy_(z),
+        lambda y, z: y.copy_(z[0]),
+        lambda y, z: y.fill_(z[0]),
+        lambda y, z: y.copy_(z.detach()) + z,
+    ):
+
+        def step(w: Any, z: Any, write: Any = write) -> Any:
+            write(w * 1, z).sum().backward()
+
+        w, z = (ad.ones(3, requires_grad=True) for _ in range(2))
+        (ad.compile(step) if compiled else step)(w, z)
+        assert w.grad.tolist() == [0, 0, 0]  # type: ignore[union-attr]
+        assert z.grad.sum().item() == 3  # type: ignore[union-attr]

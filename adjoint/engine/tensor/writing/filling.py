@@ -72,7 +72,14 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
             ) from None
     if source._storage is self._storage:  # reading and writing may overlap
         source = source.clone()
+    if self._base is None and self.requires_grad and source.requires_grad:
+        source = _over(self, source)
     return write(self, placed_apart(source) if source is other else source)
+
+
+def _over(input: Tensor, value: Tensor) -> Tensor:
+    """The value, by a way on the tape on which what it overwrites gets a gradient of zero."""
+    return WHERE(FULL(True, shape=(), dtype=bool_, device=input.device), value, input)
 
 
 def _copied_across(self: Tensor, other: Tensor, non_blocking: bool) -> bool:
@@ -103,11 +110,11 @@ def fill(input: Tensor, value: Any) -> Tensor:
                 "fill_ only supports 0-dimension value tensor but got tensor with "
                 f"{value.ndim} dimensions."
             )
-        return value.to(device=input.device, dtype=input.dtype).expand(input.shape).clone()
+        value = value.to(device=input.device, dtype=input.dtype)
+        return _over(input, value) if input.requires_grad else value.expand(input.shape).clone()
     number = checked_scalar("fill", _number("fill", value), input.dtype)
-    if input.requires_grad:  # the result stays on the tape, with a gradient of zero
-        everywhere = FULL(True, shape=(), dtype=bool_, device=input.device)
-        return WHERE(everywhere, scalar_tensor(number, input, "fill"), input)
+    if input.requires_grad:  # the result stays on the tape
+        return _over(input, scalar_tensor(number, input, "fill"))
     return FULL(number, shape=tuple(input.shape), dtype=input.dtype, device=input.device)
 
 

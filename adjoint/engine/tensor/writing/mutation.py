@@ -42,6 +42,10 @@ from adjoint.engine.tensor.watching import doubt, join
 
 # Functions whose results arguments decide by their elements and layouts alone, element by element.
 BY_ELEMENT = frozenset(f"{ELEMENTWISE} {NETWORKS} tril triu".split())
+VIEW_WITHOUT_GRADIENTS = (
+    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. "
+    "Create the view with gradients enabled, or write under no_grad()."
+)
 SHARED = 1 << 17  # bytes from which on `copy_into` has all cores write them
 
 
@@ -164,6 +168,8 @@ def write(target: Tensor, value: Tensor) -> Tensor:
         CONTEXT.capture.check_write(target)
         value = CONTEXT.capture.entered(value)
     check_writable(target)
+    if target._base is not None and target._base[1] is NO_GRAD and not _is_constant(value):
+        raise RuntimeError(VIEW_WITHOUT_GRADIENTS)  # before anything of it is written
     if CONTEXT.before_write is not None:
         CONTEXT.before_write(target._storage)
     if CONTEXT.levels:
@@ -388,10 +394,7 @@ def check_followed(target: Tensor) -> None:
             "Wrap the write in no_grad(), or work on a clone."
         )
     if seen is NO_GRAD and root._requires_grad:
-        raise RuntimeError(
-            "a view was created in no_grad mode and is being modified inplace with grad mode "
-            "enabled. Create the view with gradients enabled, or write under no_grad()."
-        )
+        raise RuntimeError(VIEW_WITHOUT_GRADIENTS)
 
 
 def alias_on_tape(target: Tensor) -> Tensor:
