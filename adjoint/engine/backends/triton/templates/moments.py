@@ -22,6 +22,7 @@ from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.dtype import float32
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import Extent, common_divisor
 from adjoint.engine.ops.nn.normalization import MOMENTS
 
 DTYPES = {"float16", "bfloat16", "float32"}
@@ -29,9 +30,11 @@ TILE, WARPS, STAGES = 2048, 4, 4
 COLUMNS = 64  # channels of a tile where those lie side by side
 WAVES = 8  # programs for each processor
 PARTS = 512  # at most: the second kernel has all of a channel's at once
+FEW_PARTS, JOINED = 64, 4096  # for which it is written too; parts of a tile of it
 LONG = 1 << 16  # elements of an image that is worth two launches
 LONG_GROUP = 1 << 12  # elements of a group; fewer are one row of a loop
 MANY = 256  # channels of a group
+JOINING = "moments of parts"
 SMALL = 1 << 31  # elements that 32 bits count
 
 
@@ -66,8 +69,7 @@ class ImageParts:
         self.channels = x.shape[1] * self.group
         self.step = x.strides[2] if grouped and self.group > 1 else x.strides[1] // self.group
         rows = range(3, len(x.shape)) if grouped else (0, *range(2, len(x.shape)))
-        self.sizes = tuple(x.shape[d] for d in rows)
-        self.strides = tuple(x.strides[d] for d in rows)
+        self.sizes, self.strides = merged([(x.shape[d], x.strides[d]) for d in rows])
         self.count = prod(self.sizes)
         self.columns = min(COLUMNS, power_of_two(self.channels)) if self.step == 1 else 1
         self.rows = TILE // self.columns
@@ -78,6 +80,19 @@ class ImageParts:
         self.steps = -(-tiles // wanted)  # tiles of a part
         self.parts = -(-tiles // self.steps)
         self.grid = (self.across * self.samples, self.parts)
+
+
+def merged(dims: list[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes and strides of as few dimensions, in the same order: each of whose elements are a
+    constant step apart."""
+    found: list[tuple[int, int]] = []
+    for n, s in dims:
+        if n == 1:
+            continue
+        if found and found[-1][1] == n * s:
+            n *= found.pop()[0]
+        found.append((n, s))
+    return tuple([n for n, _ in found]), tuple([s for _, s in found])
 
 
 def lies_by_channels(x: Place) -> bool:
@@ -99,39 +114,79 @@ def with_groups_in_runs(x: Place) -> Place:
     return Place(x.buffer, (*x.shape[:2], 1, length), (*x.strides[:2], 1, step), x.offset)
 
 
-def parts_source(x: Place, cut: ImageParts, aligned: bool) -> str:
-    """The first kernel: a mean and a sum of squares for each sample, part and channel."""
-    wide = 1 + sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides, strict=True)) >= SMALL
-    kind = "tl.int64" if wide else "tl.int32"
-    pointer = f"tl.load(w + 0).to(tl.pointer_type({memory_type(x.buffer.dtype.name)}))"
+class TextNumbers:
+    """Numbers of a kernel: where sizes are known they are in its text, in eager mode they are words
+    behind its addresses, so that few kernels serve images of all sizes."""
+
+    def __init__(self, addresses: int, is_open: bool, kind: str = "tl.int32") -> None:
+        self.addresses, self.is_open, self.kind = addresses, is_open, kind
+        self.words: list[int] = []
+        self.lines: list[str] = []  # that load them
+
+    def __call__(self, name: str, value: int, even: int = 1) -> str:
+        """The text of a number; `even` is what it is said to be a multiple of at most."""
+        if not self.is_open:
+            return str(value)
+        text = f"tl.load(w + {self.addresses + len(self.words)}).to({self.kind})"
+        known: Any = common_divisor(value, even)
+        if isinstance(known, Extent):
+            known = known.pin()
+        self.words.append(value)
+        if known != 1:
+            text = f"tl.multiple_of({text}, {known})"
+        self.lines.append(f"    n_{name} = {text}")
+        return f"n_{name}"
+
+
+def place_of_row(cut: ImageParts, told: TextNumbers, even: int) -> str:
+    """Where row `r` begins; nothing is divided where all rows are a constant step apart."""
+    if not cut.sizes:
+        return "r * 0"
+    if len(cut.sizes) == 1:
+        return f"r * {told('along', cut.strides[0], even)}"
     terms, rest = [], "r"
-    for n, s in reversed(list(zip(cut.sizes, cut.strides, strict=True))):
-        if n > 1:
-            terms.append(f"({rest} % {n}) * {s}")
-            rest = f"({rest} // {n})"
-    whole_parts = cut.count % (cut.rows * cut.steps) == 0
-    known = "" if whole_parts else " & (r < end)"
+    for n, s in reversed([*zip(cut.sizes, cut.strides, strict=True)][1:]):
+        terms.append(f"({rest} % {n}) * {s}")
+        rest = f"({rest} // {n})"
+    return " + ".join([*terms, f"{rest} * {cut.strides[0]}"])
+
+
+def parts_source(x: Place, cut: ImageParts, aligned: bool, is_open: bool) -> tuple[str, list[int]]:
+    """The first kernel: a mean and a sum of squares for each sample, part and channel; and those of
+    its numbers that are words."""
+    reach = 1 + sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides, strict=True))
+    reach += cut.rows * cut.steps * max([1, *map(abs, cut.strides)])  # rows that are not there
+    kind = "tl.int64" if reach >= SMALL else "tl.int32"
+    told, even = TextNumbers(3, is_open, kind), ALIGN // x.buffer.dtype.itemsize
+    across, channels = told("across", cut.across), told("channels", cut.channels, even)
+    length, size = told("length", cut.rows * cut.steps, cut.rows), told("size", cut.count)
+    tiles, parts = told("tiles", cut.steps), told("parts", cut.parts)
+    sample = f"sample * {told('apart', cut.apart, even)} + " if cut.samples > 1 else ""
+    at = sample + place_of_row(cut, told, even)
+    at += " + c" if cut.step == 1 else f" + c * {told('beside', cut.step, even)}"
+    whole_parts = not is_open and cut.count % (cut.rows * cut.steps) == 0
+    pointer = f"tl.load(w + 0).to(tl.pointer_type({memory_type(x.buffer.dtype.name)}))"
     lines = [
         "@triton.jit",
         f"def {NAME}(words):",
         "    w = words.to(tl.pointer_type(tl.int64))",
+        *told.lines,
         f"    x = tl.multiple_of({pointer}, {ALIGN})" if aligned else f"    x = {pointer}",
         "    means = tl.load(w + 1).to(tl.pointer_type(tl.float32))",
         "    squares = tl.load(w + 2).to(tl.pointer_type(tl.float32))",
         f"    part = tl.program_id(1).to({kind})",
-        f"    sample = (tl.program_id(0) // {cut.across}).to({kind})",
-        f"    block = tl.program_id(0) % {cut.across}",
+        f"    sample = (tl.program_id(0) // {across}).to({kind})",
+        f"    block = tl.program_id(0) % {across}",
         f"    c = block * {cut.columns} + tl.arange(0, {cut.columns})[None, :]",
-        f"    inside = c < {cut.channels}",
-        f"    begin = part * {cut.rows * cut.steps}",
-        f"    end = tl.minimum(begin + {cut.rows * cut.steps}, {cut.count})",
+        f"    inside = c < {channels}",
+        f"    begin = part * {length}",
+        f"    end = tl.minimum(begin + {length}, {size})",
         f"    mean = tl.zeros(({cut.rows}, {cut.columns}), tl.float32)",
         f"    square = tl.zeros(({cut.rows}, {cut.columns}), tl.float32)",
-        f"    for step in tl.range(0, {cut.steps}, num_stages={STAGES}):",
+        f"    for step in tl.range(0, {tiles}, num_stages={STAGES}):",
         f"        r = begin + step * {cut.rows} + tl.arange(0, {cut.rows})[:, None]",
-        f"        here = inside{known}",
-        f"        at = sample * {cut.apart} + {' + '.join(terms) or 'r * 0'} + c * {cut.step}",
-        "        v = tl.load(x + at, mask=here, other=0).to(tl.float32)",
+        f"        here = inside{'' if whole_parts else ' & (r < end)'}",
+        f"        v = tl.load(x + ({at}), mask=here, other=0).to(tl.float32)",
         "        apart = v - mean",
         "        moved = mean + apart / (step + 1)",
         "        more = square + apart * (v - moved)",
@@ -143,43 +198,56 @@ def parts_source(x: Place, cut: ImageParts, aligned: bool) -> str:
         "    count = (end - begin).to(tl.float32)",
         "    middle = tl.sum(mean * seen, 0, keep_dims=True) / count",
         "    total = tl.sum(square + (mean - middle) * (mean - middle) * seen, 0, keep_dims=True)",
-        f"    to = (sample * {cut.parts} + part) * {cut.channels} + c",
+        f"    to = (sample * {parts} + part) * {channels} + c",
         "    tl.store(means + to, middle, mask=inside)",
         "    tl.store(squares + to, total, mask=inside)",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n", told.words
 
 
-def joined_source(cut: ImageParts) -> tuple[str, int]:
-    """The second kernel, of so many groups a program."""
-    groups = cut.channels // cut.group
-    joined = power_of_two(cut.parts * cut.group)
-    columns = max(1, min(power_of_two(cut.samples * groups), 4096 // joined))
+def joined_source(cut: ImageParts, is_open: bool) -> tuple[str, int, list[int]]:
+    """The second kernel, of so many groups a program; and those of its numbers that are words."""
+    groups, length = cut.channels // cut.group, cut.rows * cut.steps
+    joined = FEW_PARTS if cut.parts * cut.group <= FEW_PARTS else PARTS
+    columns = max(1, min(power_of_two(cut.samples * groups), JOINED // joined))
+    kind = "tl.int64" if cut.parts * length * cut.group >= SMALL else "tl.int32"
+    told = TextNumbers(4, is_open, kind)
+    every, parts = told("every", cut.samples * groups), told("parts", cut.parts)
+    channels, size = told("channels", cut.channels), told("size", cut.count)
+    tall, total = told("length", length), told("number", cut.count * cut.group)
+    number = f"{total}.to(tl.float32)" if is_open else f"tl.full((), {total}, tl.float32)"
+    part, first = "each", "g"
+    if cut.samples > 1 or cut.group > 1:
+        own, group = told("own", groups), told("group", cut.group)
+        part = f"each // {group}"
+        first = f"g // {own} * {told('apart', cut.parts * cut.channels)} + g % {own} * {group}"
+        first += f" + each % {group}"
     lines = [
         "@triton.jit",
         f"def {NAME}(words):",
         "    w = words.to(tl.pointer_type(tl.int64))",
+        *told.lines,
         "    means = tl.load(w + 0).to(tl.pointer_type(tl.float32))",
         "    squares = tl.load(w + 1).to(tl.pointer_type(tl.float32))",
         f"    g = tl.program_id(0) * {columns} + tl.arange(0, {columns})[None, :]",
         f"    each = tl.arange(0, {joined})[:, None]",
-        f"    part, c = each // {cut.group}, each % {cut.group}",
-        f"    known = g < {cut.samples * groups}",
-        f"    inside = known & (part < {cut.parts})",
-        f"    first = g // {groups} * {cut.parts * cut.channels} + g % {groups} * {cut.group}",
-        f"    at = first + part * {cut.channels} + c",
+        f"    part = {part}",
+        f"    known = g < {every}",
+        f"    inside = known & (part < {parts})",
+        f"    at = {first} + part * {channels}",
         "    mean = tl.load(means + at, mask=inside, other=0)",
         "    square = tl.load(squares + at, mask=inside, other=0)",
-        f"    left = {cut.count} - part * {cut.rows * cut.steps}",
-        f"    seen = tl.maximum(tl.minimum(left, {cut.rows * cut.steps}), 0).to(tl.float32)",
-        f"    middle = tl.sum(mean * seen, 0, keep_dims=True) / {float(cut.count * cut.group)}",
+        f"    left = {size} - part * {tall}",
+        f"    seen = tl.maximum(tl.minimum(left, {tall}), 0).to(tl.float32)",
+        f"    number = {number}",
+        "    middle = tl.sum(mean * seen, 0, keep_dims=True) / number",
         "    apart = tl.where(inside, mean - middle, 0)",
         "    total = tl.sum(square + apart * apart * seen, 0, keep_dims=True)",
         "    tl.store(tl.load(w + 2).to(tl.pointer_type(tl.float32)) + g, middle, mask=known)",
-        f"    variance = total / {float(cut.count * cut.group)}",
-        "    tl.store(tl.load(w + 3).to(tl.pointer_type(tl.float32)) + g, variance, mask=known)",
+        "    total = total / number",
+        "    tl.store(tl.load(w + 3).to(tl.pointer_type(tl.float32)) + g, total, mask=known)",
     ]
-    return "\n".join(lines) + "\n", columns
+    return "\n".join(lines) + "\n", columns, told.words
 
 
 def steps(
@@ -207,27 +275,28 @@ def steps(
     partial = [
         row_major(PlannedBuffer(ARENA, float32, prod(shape), name="parts"), shape) for _ in "ab"
     ]
-    source = parts_source(x, cut, is_aligned(setting.target, x))
-    first = launch(Written(source, cut.grid, WARPS, MOMENTS.name), [x], partial)
+    is_open = not setting.target.sized
+    source, numbers = parts_source(x, cut, is_aligned(setting.target, x), is_open)
+    first = launch(Written(source, cut.grid, WARPS, MOMENTS.name), [x], partial, numbers)
     first.label = sized(MOMENTS.name, cut.count, cut.channels)
-    joined, columns = joined_source(cut)
+    joined, columns, numbers = joined_source(cut, is_open)
     grid = (-(-cut.samples * cut.channels // cut.group // columns), 1)
-    last = launch(Written(joined, grid, WARPS, MOMENTS.name), partial, outs)
+    last = launch(Written(joined, grid, WARPS, JOINING), partial, outs, numbers)
     return [first, last, *copies]
 
 
-def launch(text: Written, reads: list[Place], writes: list[Place]) -> Launch:
+def launch(text: Written, reads: list[Place], writes: list[Place], numbers: list[int]) -> Launch:
     """A launch of one of the kernels."""
     places = (*reads, *writes)
     return Launch(
         function=f"moments{digest(text.source)}",
         text=text,
-        words=[Address(p.buffer, p.offset * p.buffer.dtype.itemsize) for p in places],
+        words=[*[Address(p.buffer, p.offset * p.buffer.dtype.itemsize) for p in places], *numbers],
         reads=tuple(whole(p.buffer) for p in reads),
         writes=tuple(whole(p.buffer) for p in writes),
         pieces=prod(text.grid),
         cost=4 * prod(reads[0].shape),
-        label="moments of parts",
+        label=JOINING,
     )
 
 

@@ -1,0 +1,78 @@
+"""Mean and variance of images on a GPU: values in any layout, and few kernels for all sizes."""
+
+from __future__ import annotations
+
+from math import prod
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from adjoint.engine.backends.triton.runtime.arguments import with_arguments
+from adjoint.engine.backends.triton.runtime.compile import build
+from adjoint.engine.backends.triton.target import EagerTarget, TritonTarget
+from adjoint.engine.backends.triton.templates import moments
+from adjoint.engine.compiler.memory.buffer_kinds import INPUT, RESULT
+from adjoint.engine.compiler.memory.places import Place, PlannedBuffer, row_major
+from adjoint.engine.compiler.package.naming import digest
+from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.core.dtype import bfloat16, float32
+from tests.interpreted_process import needs_interpreter, run_by_interpreter
+from tests.moments_on_a_gpu import CASES, check
+
+pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) compiles the kernels")
+
+# Batches of images as deep networks have them, one after the other.
+DEEP = [
+    (32, 64, 112, 112),
+    (32, 64, 56, 56),
+    (32, 256, 56, 56),
+    (32, 128, 28, 28),
+    (30, 1024, 14, 13),
+    (32, 2048, 7, 7),
+]
+
+
+@needs_interpreter
+def test_interpreted() -> None:
+    run_by_interpreter("tests.moments_on_a_gpu", says="all cases hold")
+
+
+def launches(shape: tuple[int, ...], target: Any, by_channels: bool = True) -> list[Launch]:
+    """The launches for images whose channels lie innermost, or that lie in rows."""
+    image, channels = row_major(PlannedBuffer(INPUT, bfloat16, prod(shape)), shape), shape[1]
+    if by_channels:
+        _, c, h, w = shape
+        image = Place(image.buffer, shape, (c * h * w, 1, w * c, c), 0)
+    rows = row_major(PlannedBuffer(RESULT, float32, channels), (channels,))
+    node: Any = SimpleNamespace(params={"dims": (0, 2, 3)})
+    return moments.steps(SimpleNamespace(target=target), node, [image], [rows, rows])  # type: ignore[arg-type]
+
+
+def test_two_kernels_and_one_more_for_few_parts_serve_images_of_all_sizes() -> None:
+    every = [launches(shape, EagerTarget()) for shape in DEEP]
+    assert len({first.text.source for first, _ in every}) == 1  # type: ignore[union-attr]
+    assert len({last.text.source for _, last in every}) == 2  # type: ignore[union-attr]
+    known = [launches(shape, TritonTarget()) for shape in DEEP]
+    assert len({first.text.source for first, _ in known}) == len(DEEP)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("target", [EagerTarget, TritonTarget])
+@pytest.mark.parametrize("by_channels", [True, False])
+def test_nothing_is_divided_where_rows_lie_at_one_step(target: Any, by_channels: bool) -> None:
+    first, _ = launches(DEEP[0], target(), by_channels)
+    assert ("(r % " in first.text.source) is not by_channels  # type: ignore[union-attr]
+
+
+def test_kernels_compile() -> None:
+    for launch in launches(DEEP[1], EagerTarget()):
+        text: Any = with_arguments(launch.text, len(launch.words))  # type: ignore[arg-type]
+        assert build(text, digest(text.source), 90).cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("seed", range(CASES))
+def test_on_a_gpu(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LONG", "LONG_GROUP"):
+        monkeypatch.setattr(moments, name, 64)
+    check(seed)
