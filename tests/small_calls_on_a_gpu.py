@@ -365,6 +365,20 @@ LIKE: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def check_grids() -> None:
+    """Views of several tensors at once, some of which show parts of others."""
+    rows = [numbers(9).to("cuda") for _ in range(2)]
+    for k in range(60):
+        x, y = rows[k % 2], rows[k % 2][k % 5 : k % 5 + 4]
+        for given in ((x, y), (y, x), (x, x), (y, rows[0][:4])):
+            got = ad.meshgrid(*given, indexing="ij")
+            want = ad.meshgrid(*(z.cpu() for z in given), indexing="ij")
+            for one, other in zip(got, want, strict=True):
+                same(one, other, f"grid {k}")
+                assert one.stride() == other.stride()
+        assert ad.meshgrid(x, y, indexing="xy")[0].data_ptr() == x.data_ptr()
+
+
 def check_subscripts() -> None:
     """Parts of tensors by numbers and slices, asked for again and again, of tensors and views."""
     rng = np.random.default_rng(3)
@@ -584,6 +598,7 @@ def main() -> None:
     check_empty()
     check_multiples()
     check_picking()
+    check_grids()
     check_subscripts()
     check_statistics()
     check_statistics(ad.bfloat16)

@@ -25,7 +25,12 @@ from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations.listing import every
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
-from adjoint.engine.core.operations.small_calls import DRAWING, VIEWING, SmallCalls
+from adjoint.engine.core.operations.small_calls import (
+    DRAWING,
+    VIEWING,
+    VIEWING_SEVERAL,
+    SmallCalls,
+)
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.late_faults import look
@@ -79,7 +84,8 @@ def note(
         if entry < device_calls.SIGHTED:
             return
         BY_KIND[kind] = None
-        if views and len(device_calls.tensors_of(operands)) != 1:
+        several = calls.name in VIEWING_SEVERAL
+        if views and not several and len(device_calls.tensors_of(operands)) != 1:
             return
     look()  # for what earlier calls reported, which is theirs
     settings: set[str] = set()
@@ -123,14 +129,22 @@ def viewed(
     """What follows the chains of views that a call gives; None where it gives others."""
     if known is not None:  # pushed out by more recent ones
         return known
-    (source,) = device_calls.tensors_of(operands)
-    chains = chains_of(calls, [source], call)
+    sources = device_calls.tensors_of(operands)
+    chains = chains_of(calls, sources, call)
     if chains is None:
         return None
     views, single = chains
+    places = [next(k for k, x in enumerate(operands) if x is source) for source in sources]
+    if len({which for which, _ in views}) > 1:
+        each = [
+            (places[which], HOOKS.view_call((links,), True, sources[which]._array))
+            for which, links in views
+        ]
+        return lambda *given: tuple([show(given[place]) for place, show in each])
+    which = views[0][0]
     every = tuple([links for _, links in views])
-    follow: Function = HOOKS.view_call(every, single, source._array)
-    place = next(k for k, x in enumerate(operands) if x is source)
+    follow: Function = HOOKS.view_call(every, single, sources[which]._array)
+    place = places[which]
     return follow if place == 0 else lambda *given: follow(given[place])
 
 

@@ -402,13 +402,12 @@ def chains_of(
         return None
     views = []
     for view in (out,) if single else out:
-        which = next((k for k, x in enumerate(sources) if x._storage is view._storage), -1)
-        if which < 0:
+        which = shown_source(view, sources)
+        if which is None:
             return None
         source = sources[which]
-        before = len(source._chain)
-        links = view._chain[before:]
-        if view is source or not links or view._chain[:before] != source._chain:
+        links = view._chain[len(source._chain) :]
+        if view is source or not links:
             return None
         if not all(record.is_view for record, _ in links):
             return None
@@ -416,6 +415,22 @@ def chains_of(
     if not views or not agrees(calls, None if single else tuple):
         return None
     return tuple(views), single
+
+
+def shown_source(view: Tensor, sources: list[Tensor]) -> int | None:
+    """Which of some tensors a view is a view of: of several in its chain, the last; None: neither.
+
+    Of two that look the same way at the same memory nothing tells which one it is.
+    """
+    found: int | None = None
+    for k, x in enumerate(sources):
+        if x._storage is not view._storage or view._chain[: len(x._chain)] != x._chain:
+            continue
+        if found is None or len(x._chain) > len(sources[found]._chain):
+            found = k
+        elif x is not sources[found] and len(x._chain) == len(sources[found]._chain):
+            return None
+    return found
 
 
 def agrees(calls: SmallCalls, kind: Any) -> bool:
