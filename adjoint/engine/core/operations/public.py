@@ -365,6 +365,8 @@ def joined(small: SmallCalls, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments as native code compares them: tensors in a list among the rest."""
     if small.joins and args and args[0].__class__ in (list, tuple):
         return (len(args[0]), *args[0], *args[1:])
+    if small.spreads and len(args) > 1 and args[1].__class__ in (list, tuple):
+        return (args[0], len(args[1]), *args[1], *args[2:])
     return args
 
 
@@ -530,8 +532,10 @@ def write_small(
         Rows that fail, fail before anything is written. A program without rows gives a tensor,
         which is copied here.
     """
-    operands = (target, *args)
-    return written_small(small, target, operands, kwargs, lambda: fn(*operands, **kwargs))
+    given = operands = (target, *args)
+    if small.spreads:
+        operands = joined(small, given)
+    return written_small(small, target, operands, kwargs, lambda: fn(*given, **kwargs))
 
 
 def put_small(
@@ -584,6 +588,32 @@ def written_small(
     if is_looked_at(small):
         HOOKS.note_call(small, operands, kwargs, call)
     return False
+
+
+def write_part(small: SmallCalls, fn: Any, operands: tuple[Any, ...]) -> bool:
+    """Whether a program of a function wrote what it gives to its first operand, a plain one.
+
+    The caller has asked all that `written_small` asks but whether memory may be written, and counts
+    the write: the operand may be a part of the tensor that is written to.
+    """
+    array = operands[0]._array
+    if small.small and array.flags.writeable:
+        try:
+            written = HOOKS.meet_into_small(small.small, operands, NOTHING_NAMED, False)
+        except Exception as error:  # as it is, it succeeds or says what is wrong
+            if raised_outside(error):
+                raise
+            written = None
+        if written is not None:
+            if written is not True:
+                array[...] = written._array
+            return True
+    if is_looked_at(small):
+        HOOKS.note_call(small, operands, NOTHING_NAMED, lambda: fn(*operands))
+    return False
+
+
+NOTHING_NAMED: dict[str, Any] = {}
 
 
 # What PyTorch also computes of numbers alone, as tensors without dimensions.

@@ -71,8 +71,9 @@ SPECIAL = (
 ARRANGING = (
     "block_diag cartesian_prod channel_shuffle combinations constant_pad_nd "
     "corrcoef cov cumulative_trapezoid diagflat diagonal_scatter diff gradient histogram "
-    "index_copy index_fill index_reduce isin mode msort nanmedian nanquantile put quantile renorm "
-    "scatter_reduce select_scatter slice_scatter sum_to_size trapezoid trapz unravel_index vander"
+    "index_copy index_fill index_put index_reduce isin mode msort nanmedian nanquantile put "
+    "quantile renorm scatter_reduce select_scatter slice_scatter sum_to_size trapezoid trapz "
+    "unravel_index vander"
 )
 MADE = (
     "bartlett bartlett_window blackman blackman_window cosine fftfreq gaussian "
@@ -121,6 +122,8 @@ JOINING = frozenset(
 OF_NEW = (ELEMENTWISE, REDUCTIONS, ORDER, SHAPE, CREATION, PRODUCTS, NETWORKS)
 DRAWING = frozenset(f"{DRAWS} {FILLS}".split())
 NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, MORE, DRAWS, VIEWS)).split())
+# Whose second argument is a list of tensors.
+SPREADING = frozenset({"index_put"})
 # Of which some are in place.
 WRITING = NAMES - frozenset(f"{DRAWS} {VIEWS} {CREATION} {MADE}".split())
 VIEWING = frozenset(VIEWS.split())
@@ -145,7 +148,7 @@ FILLED = frozenset(
 )
 LIKE = FILLED.union({"empty_like", "new_empty"}) - {"full", "ones", "zeros"}
 # Which read few elements of their first argument, however many it has, where others are few.
-PICKING = frozenset("diag gather index_select nll_loss take take_along_dim trace".split())
+PICKING = frozenset("diag gather getitem index_select nll_loss take take_along_dim trace".split())
 # On a GPU those that its fragments do as one (Note [calls on a device]): these, and lists above.
 DEVICE_ONLY = frozenset(
     "adaptive_avg_pool3d affine_grid block_diag cartesian_prod channel_shuffle combinations "
@@ -234,13 +237,14 @@ class SmallCalls:
     __slots__ = (
         "creates", "draws", "goes_straight", "into", "joins", "kind", "makes", "may_write", "met",
         "name", "off_tape", "on_cpu", "on_device", "rebuild", "seen", "seen_straight", "seen_there",
-        "small", "straight", "unfollowed",
+        "small", "spreads", "straight", "unfollowed",
     )  # fmt: skip
 
     def __init__(self, name: str, *, into: bool = False) -> None:
         self.name = name
         self.into = into  # whether results are written to the first argument
         self.joins, self.creates, self.draws = name in JOINING, name in CREATING, name in DRAWING
+        self.spreads = name in SPREADING
         self.unfollowed = name in UNFOLLOWED and not into
         # Whether it has no program for what the tape follows.
         self.off_tape = name not in VIEWING and not self.unfollowed

@@ -146,7 +146,7 @@ def _put_few(target: Tensor, indices: tuple[Any, ...], values: Any) -> bool:
         return False  # an assignment drops leading dimensions of 1, this does not
     if 0 in target._array.strides:  # an element may be there twice
         return False
-    return _written(target, lambda into: few.put(into, indices, values._array))
+    return _written(target, lambda into: few.put(target, into, indices, values))
 
 
 def _rank_of_selected(target: Tensor, indices: Sequence[Tensor]) -> int:

@@ -57,7 +57,14 @@ from adjoint.engine.tensor.tensor import (
 )
 from adjoint.engine.tensor.watching import doubt
 from adjoint.engine.tensor.writing.filling import copied_small
-from adjoint.engine.tensor.writing.mutation import assign, constants, direct_array, update, write
+from adjoint.engine.tensor.writing.mutation import (
+    SHARED,
+    assign,
+    constants,
+    direct_array,
+    update,
+    write,
+)
 
 # Numbers up to these are written as they are: larger ones may overflow, or a library has none.
 PLAIN = 2.0**62
@@ -65,6 +72,8 @@ EVERYTHING = slice(None)
 MASKED = "masked_fill_"
 NUMBERS = (float, int, bool)
 DIRECT = {d: min(largest, PLAIN) for d, largest in LARGEST.items()}
+# Dtypes of NumPy's own to which a number is rounded once, whoever writes it.
+AS_TOLD = frozenset("?bBhHiIlLqQfdFD")
 # Whole numbers that a dtype holds as they are.
 HELD = {(int, d): range(iinfo(d).min, iinfo(d).max + 1) for d in DTYPES if d.category == INT} | {
     (bool, bool_): range(2)
@@ -98,7 +107,15 @@ def getitem(self: Tensor, key: Any) -> Any:
         if given is not PASS:
             return given
     array = self._array
-    index = quick_index(key, array.shape)
+    index = None
+    if few.has_tensors(key):
+        selected = few.taken(self, key)
+        if selected.__class__ is Tensor:
+            return selected
+        if selected is not None:  # numbers
+            key, index = selected, quick_index(selected, array.shape)
+    else:
+        index = quick_index(key, array.shape)
     if index is not None:
         if not (CONTEXT.plain or CONTEXT.inferring) or array.__class__ is Window:
             return SLICE(self, index=index)
@@ -129,18 +146,16 @@ def getitem(self: Tensor, key: Any) -> Any:
     if key.__class__ is bool:  # a mask that adds a dimension, and keeps it or empties it
         seen = getitem(self, None)
         return (seen if key else seen[:0]).clone(memory_format=contiguous_format)
-    alone = _only_index(self, key)
-    if alone is not None:
-        return INDEX(self, key[alone], dims=(alone,))
-    if self._requires_grad and _are_indices(self, key):
-        return INDEX(self, *key, dims=tuple(range(len(key))))
+    selected = few.taken(self, key) if key.__class__ in (list, tuple, range) else None
+    if selected.__class__ is Tensor:
+        return selected
     numbers = _with_numbers(self, key)
     if numbers is not None:
         return getitem(self, numbers)
-    selected = few.taken(self, key)
-    if selected is not None:
-        return selected
-    if not self._requires_grad and _are_indices(self, key):
+    alone = _only_index(self, key)
+    if alone is not None:
+        return INDEX(self, key[alone], dims=(alone,))
+    if _are_indices(self, key):
         return INDEX(self, *key, dims=tuple(range(len(key))))
     basic, picks = split_key(self, key)
     if not picks:
@@ -168,10 +183,14 @@ def _with_numbers(x: Tensor, key: Any) -> Any:
         return None
     if key.__class__ is not tuple:
         return _number_of(key)
-    numbers = [_number_of(k) for k in key]
-    if not any(number is not None for number in numbers):
-        return None
-    return tuple([k if n is None else n for k, n in zip(key, numbers, strict=True)])
+    numbers = None
+    for at, k in enumerate(key):
+        if isinstance(k, Tensor) and not k._array.shape:
+            number = _number_of(k)
+            if number is not None:
+                numbers = numbers or [*key]
+                numbers[at] = number
+    return None if numbers is None else tuple(numbers)
 
 
 def _only_index(x: Tensor, key: Any) -> int | None:
@@ -257,7 +276,9 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             and copied_small(self, value)
         ):
             return
-        basic = quick_index(key, self._array.shape)
+        if _write_at_once(self, key, value):
+            return
+        basic = None if few.has_tensors(key) else quick_index(key, self._array.shape)
         if basic is not None and value.__class__ is Tensor and _is_written(self, basic, value):
             value._storage.version += 1
             return
@@ -314,18 +335,63 @@ def _is_written(self: Tensor, basic: Basic, value: Tensor) -> bool:
     return node is not base[1] is not NO_GRAD and bool(node.is_write)
 
 
+def _write_at_once(self: Tensor, key: Any, value: Any) -> bool:
+    """The commonest writes, where NumPy does as it is told; whether it was one.
+
+    They are of a number or of elements of the same dtype, off the tape.
+    """
+    array, number = self._array, value.__class__ in NUMBERS
+    if array.__class__ is not ndarray or array.nbytes >= SHARED:
+        return False
+    basic = few.is_basic(key)
+    if not basic and not few.is_seen_by_none(self, key):
+        return False
+    if number:
+        source = value = _as_written(self, value) if array.dtype.char in AS_TOLD else None
+        if source is None:
+            return False
+    elif value.__class__ is Tensor:
+        source = value._array
+        if source.__class__ is not ndarray or source.dtype is not array.dtype:
+            return False
+        if (basic and value._storage is self._storage) or not constants(value):
+            return False
+    else:
+        return False
+    if 0 in array.strides or direct_array(self) is None:
+        return False
+    try:
+        if basic:
+            array[key] = source
+        elif (
+            key.__class__ is Tensor
+            and key._array.__class__ is ndarray
+            and key._array.dtype.char == "?"
+            and key._array.shape == array.shape
+            and array.size <= few.FEW
+            and (number or not source.shape)
+        ):
+            array[key._array] = source
+        elif not few.put(self, array, key, value):
+            return False
+    except (IndexError, TypeError, ValueError):  # found before anything is written
+        return False
+    self._storage.version += 1
+    return True
+
+
 def _as_written(self: Tensor, value: Any) -> Any:
     """A number as it is written to a tensor; None where it has to be looked at first."""
-    kind = value.__class__
-    if not self.dtype.is_inexact:
+    kind, dtype = value.__class__, self.dtype
+    if not dtype.is_inexact:
         # An integer may have to wrap around, a float to be checked.
-        held = HELD.get((kind, self.dtype))
+        held = HELD.get((kind, dtype))
         if held is None or value not in held or self._array.__class__ is not ndarray:
             return None
         return value
     if kind is bool:
         value = float(value)
-    if abs(value) > DIRECT.get(self.dtype, PLAIN) and isfinite(value):
+    if abs(value) > DIRECT.get(dtype, PLAIN) and isfinite(value):
         return None
     return None if kind is int and not fits_a_word(value) else value
 
@@ -409,7 +475,7 @@ def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> 
                 HOOKS.array.fill_where(array, key._array, source)
         else:
             return False
-    elif not may_be_small(self) or not few.put(array, key, source):
+    elif not may_be_small(self) or not few.put(self, array, key, value):
         return False
     self._storage.version += 1
     return True

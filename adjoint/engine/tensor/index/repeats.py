@@ -53,6 +53,8 @@ def assigned(target: Tensor, value: Tensor, picks: Picks) -> bool:
         key.append(index)
         at = dim + (index.ndim if index.dtype is bool_ else 1)
     if value.dtype is not target.dtype:
+        if len(picks) > 1 or picks[0][1].dtype is not bool_ or value.numel() != 1:
+            return False  # which the operation refuses
         value = value.to(target.dtype)
     put_once(target, lambda places: places[tuple(key)], value)
     return True
