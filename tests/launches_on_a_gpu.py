@@ -50,6 +50,18 @@ def seeded(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return drawn
 
 
+def batch_norm(x: Any, w: Any, b: Any) -> Any:
+    """Batch normalisation by the batch's own statistics."""
+    return F.batch_norm(x, None, None, w, b, training=True)
+
+
+def moved_statistics(x: Any, mean: Any, variance: Any) -> Any:
+    """The running statistics after a batch."""
+    mean, variance = mean.clone(), (variance * variance).clone()
+    F.batch_norm(x, mean, variance, None, None, training=True)
+    return mean, variance
+
+
 images = draw(2, 3, 6, 5)
 CASES: dict[str, LaunchCase] = {
     "pad": (lambda x: F.pad(x, (1, 2, 0, 1), value=0.3), (images,), 1, 2),
@@ -162,6 +174,31 @@ CASES: dict[str, LaunchCase] = {
     "rrelu of halves": (
         seeded(lambda x: F.rrelu(x, 0.2, 0.9, True)), (draw(4, 5, dtype=np.float16),), 1, 2
     ),
+    "batch_norm": (batch_norm, (draw(4, 6, 5, 3) * 3 + 9, draw(6), draw(6)), 1, 2),
+    "batch_norm of channels innermost": (
+        lambda x, w, b: batch_norm(last(x), w, b), (draw(4, 8, 5, 3) * 3 + 9, draw(8), draw(8)), 2,
+        None,
+    ),
+    "batch_norm by parts": (
+        batch_norm, (draw(2, 3, 90, 124) * 3 + 9, draw(3), draw(3)), 3, 6
+    ),
+    "batch_norm of halves": (
+        batch_norm, (draw(4, 6, 5, 3, dtype=np.float16), draw(6), draw(6)), 1, 2
+    ),
+    "batch_norm by its running statistics": (
+        lambda x, w, b: F.batch_norm(x, w.detach(), (b * b).detach(), w, b),
+        (draw(4, 6, 5, 3), draw(6), draw(6)), 2, 4,
+    ),
+    "instance_norm": (
+        lambda x, w, b: F.instance_norm(x, weight=w, bias=b), (draw(4, 6, 5, 4), *draw(2, 6)), 1, 3
+    ),
+    "group_norm": (
+        lambda x, w, b: F.group_norm(x, 2, w, b), (draw(4, 6, 5, 3), *draw(2, 6)), 1, 5
+    ),
+    "layer_norm": (
+        lambda x, w, b: F.layer_norm(x, (12,), w, b), (draw(4, 5, 12), *draw(2, 12)), 1, 3
+    ),
+    "running statistics": (moved_statistics, (draw(4, 6, 5, 3), draw(6), draw(6)), 5, None),
     "multinomial": (seeded(lambda x: ad.multinomial(x, 1)), (np.abs(draw(3, 40)),), 2, None),
     "multinomial of several": (
         seeded(lambda x: ad.multinomial(x, 7)), (np.abs(draw(3, 40)),), 4, None

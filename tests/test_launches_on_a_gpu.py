@@ -20,6 +20,10 @@ QUICK = (
     "masked_scatter",
     "attention with dropout",
     "det of 3 rows",
+    "batch_norm",
+    "batch_norm by its running statistics",
+    "running statistics",
+    "instance_norm",
 )
 
 

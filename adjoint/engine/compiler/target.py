@@ -100,6 +100,8 @@ class Target(ABC):
     small: ClassVar[int] = 0
     # Whether a kernel that reduces takes in elementwise ones that it meets.
     absorbs: ClassVar[bool] = False
+    # Whether kernels of few elements that have nothing in common become one (Note [side by side]).
+    beside_each_other: ClassVar[bool] = False
     # Whether kernels write results and state whose dimensions lie in any order as fast as others.
     permutes: ClassVar[bool] = False
     # Whether positions that fit are found in 32 bits: half as wide, twice as many at once.

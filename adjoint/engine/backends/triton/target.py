@@ -133,7 +133,7 @@ class TritonTarget(Target):
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
         graph = pair_functions.paired(with_searches(made(graph)), self.dtypes)
         self.ordered_images |= convolution.shapes_in_order(graph)
-        graph = loop_casts(spread(pixel_products(graph)))
+        graph = loop_casts(spread(pixel_products(graph), self.beside_each_other))
         graph = pooling.with_taps(narrow(add_rows(choose_parts(graph))), self.device)
         if self.long_attention is not None:
             graph = self.long_attention.with_results(graph)
@@ -174,6 +174,7 @@ class EagerTarget(TritonTarget):
 
     sized = False
     long = 8192  # a second launch takes the host longer than a row takes the GPU
+    beside_each_other = True
     plain = {**TritonTarget.plain, **joining.TEMPLATES}
 
     def apart(self, steps: Sequence[Step]) -> list[Step]:

@@ -95,12 +95,14 @@ class Fusion:
         absorbs: bool = False,
         level: Callable[[Value], int | None] = lambda value: None,
         pairs: Set[Node] = frozenset(),
+        beside: bool = False,
     ) -> None:
         self.kinds = kinds
         self.level = level
         self.columns = columns  # Note [column sums]
         self.absorbs = absorbs  # kernels that reduce take in elementwise ones they meet
         self.updates = updates  # Note [state updates]
+        self.beside = beside  # sums join kernels that read the same (Note [side by side])
         self.pairs = pairs  # what products sum up, over other ranges than what comes before them
         self.reach = reach  # Note [reach]
         self.epoch = 0
@@ -181,7 +183,34 @@ class Fusion:
                 self.absorb(unit, node, kind)
                 return
             reason = obstacle or OTHER_ORDER
-        self.start_loop(node, kind, reason)
+        if not (self.beside and kind == REDUCE and self.join_reader(node)):
+            self.start_loop(node, kind, reason)
+
+    def join_reader(self, node: Node) -> bool:
+        """Have a reduction of what lies in memory join a kernel that reads it in step."""
+        x = node.inputs[0]
+        for unit in reversed(self.units):
+            if unit.kind != "loop" or self.obstacle(unit, node):
+                continue
+            reader = next((n for n in unit.nodes if x in n.inputs and self.is_in_step(n, x)), None)
+            source = None if reader is None else unit.maps[reader.outputs[0]]
+            if source is None or any(a.free for a in flatten(source)):
+                continue
+            gone = settle(a for d in node.params["dims"] for a in source[d])
+            if unit.reduced is not None and set(settle(unit.reduced)) != set(gone):
+                continue
+            where = self.reduce(unit, source, node)
+            if where is not None:
+                unit.maps[node.outputs[0]] = where
+                self.admit(unit, node)
+                return True
+        return False
+
+    def is_in_step(self, node: Node, x: Value) -> bool:
+        """Whether a node makes each element of its result of the element of `x` in its place."""
+        pointwise = self.kinds[node] == POINT and not node.record.indexed
+        known = node.record.family == "elementwise" or node.record.name == "cast"
+        return pointwise and known and node.outputs[0].spec.shape == x.spec.shape
 
     def preferred(self, unit: Unit) -> tuple[bool, int]:
         """The order in which units are tried: late ones first, or those that take in others."""

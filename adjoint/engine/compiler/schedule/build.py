@@ -11,6 +11,7 @@ from typing import Any
 from adjoint.engine.compiler.flow.bodies import refusal
 from adjoint.engine.compiler.fuse.fuse import Fusion, Unit
 from adjoint.engine.compiler.fuse.ordering import ordered
+from adjoint.engine.compiler.fuse.side_by_side import put_side_by_side
 from adjoint.engine.compiler.loops.copying import copy_step, kernel_step
 from adjoint.engine.compiler.loops.epilogues import attach, columns_of, epilogue_of
 from adjoint.engine.compiler.loops.ir import LoopKernel
@@ -69,7 +70,10 @@ class PlanBuilder:
             self.fusion = Fusion(
                 self.graph, legal.kinds, updates(self.graph, task), NEAR,
                 target.columns, target.absorbs, target.level, legal.pairs,
+                target.beside_each_other,
             )  # fmt: skip
+            if target.beside_each_other:
+                put_side_by_side(self.fusion)
             attach(self.fusion, self.graph, setting, legal.layout_of)
             self.units = ordered(self.fusion, self.graph)
         with stage("place in memory"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count as counter
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +30,10 @@ from adjoint.engine.ops.nn.normalization import (
     check_dtypes,
     given,
     narrow,
-    parameter_gradient,
     per_channel,
     pull_back,
-    weighted,
 )
+from adjoint.engine.ops.reduce.reduction import SUM, count
 from adjoint.engine.ops.shape.convert import lying_as
 
 if TYPE_CHECKING:
@@ -59,6 +58,21 @@ def _channel_norm(
     return lying_as(x, out.to(x.dtype)), mean, variance
 
 
+def _gradient_sums(
+    g: Tensor, x: Tensor, statistics: Any, dims: Dims, eps: float
+) -> tuple[Tensor, Tensor]:
+    """What all gradients are made of: sums of g, and of g times the normalised input.
+
+    A channel has one weight, so it scales sums as well as what is summed.
+    """
+    mean, variance = statistics
+    wide = widen(g)
+    standard = (widen(x) - mean) * (variance + eps).rsqrt()
+    # In this order both sums are one kernel's: g meets the result before either is reduced.
+    along = SUM(wide * standard, dims=dims, keepdim=True)
+    return SUM(wide, dims=dims, keepdim=True), along
+
+
 def _channel_norm_input(
     gs: Any, x: Tensor, affine: Any, later_outs: Any, batch: bool, eps: float
 ) -> Tensor | None:
@@ -68,18 +82,32 @@ def _channel_norm_input(
         rest = [None if s is None else s.reshape(per_channel(rows)) for s in (*gs[1:], *later_outs)]
         out = _channel_norm_input((g, *rest[:2]), rows, affine, rest[2:], batch, eps)
         return None if out is None else images_of_rows(out, x)
-    gs = (weighted(gs[0], affine, per_channel(x)), *gs[1:])
-    return narrow(pull_back(gs, widen(x), later_outs, _channel_dims(x, batch), eps), x)
+    g, wide, dims = gs[0], widen(x), _channel_dims(x, batch)
+    out = pull_back((None, *gs[1:]), wide, later_outs, dims, eps)
+    if g is not None:  # g less its part along the mean and along the result
+        n = max(count(x.shape, dims), 1)
+        level, along = _gradient_sums(g, x, later_outs, dims, eps)
+        scale = inverse = (later_outs[1] + eps).rsqrt()
+        if affine:
+            scale = inverse * widen(affine[0]).reshape(per_channel(x))
+        standard = (wide - later_outs[0]) * inverse
+        part = (widen(g) - level / n - standard * (along / n)) * scale
+        out = part if out is None else out + part
+    return narrow(out, x)
 
 
 def _channel_norm_affine(
-    gs: Any, x: Tensor, later_outs: Any, position: int, spec: Spec, eps: float
+    gs: Any, x: Tensor, later_outs: Any, position: int, spec: Spec, batch: bool, eps: float
 ) -> Tensor | None:
     g = gs[0]
-    if g is not None and later_outs[0].shape[0] == 1 and goes_by_channels(x):  # one of all
+    if g is None:
+        return None
+    if batch and goes_by_channels(x):
         x, g = rows_of_channels(x), rows_of_channels(g)
         later_outs = [s.reshape(per_channel(x)) for s in later_outs]
-    return parameter_gradient(g, x, later_outs, position, per_channel(x), spec, eps)
+    sums = _gradient_sums(g, x, later_outs, _channel_dims(x, batch), eps)
+    out = sums[1 if position == 1 else 0]
+    return out.sum_to_size(per_channel(x)).reshape(spec.shape).to(spec.dtype)
 
 
 BATCH_NORM, INSTANCE_NORM = (
@@ -275,7 +303,7 @@ def move_on_device(
 MOVED = ("running statistics",)
 FEW = 1 << 12
 OFTEN = 512  # times that statistics are moved on the CPU before a program, some ms, is made for it
-_times_moved = count()
+_times_moved = counter()
 
 
 def lies_in_a_row(x: Tensor) -> bool:

@@ -300,4 +300,9 @@ def launch(text: Written, reads: list[Place], writes: list[Place], numbers: list
     )
 
 
-TEMPLATES = {MOMENTS.name: Template(accepts, nothing_packed, steps)}
+def writes_to(place: Place) -> bool:
+    """Places that the second kernel writes to."""
+    return place.contiguous
+
+
+TEMPLATES = {MOMENTS.name: Template(accepts, nothing_packed, steps, writes_to=writes_to)}
