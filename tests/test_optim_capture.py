@@ -557,3 +557,25 @@ def test_state_that_the_first_step_makes(cls: Any) -> None:
         return [*found, *[p.detach() for p in ps], *[kept[i]["m"].clone() for i in kept]]
 
     ad.testing.assert_close(trained(ad.compile), trained(lambda step: step))
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop"])
+@pytest.mark.parametrize("of_another", [False, True])
+def test_gradients_that_share_memory_with_parameters_and_then_do_not(
+    name: str, of_another: bool
+) -> None:
+    """What shared memory once is not written to as if it still did."""
+
+    def run(compiled: bool) -> list[Any]:
+        p, q = (ad.arange(1.0, 4.0).mul(k).requires_grad_() for k in (1, 2))
+        optimizer = getattr(ad.optim, name)([p, q], lr=0.1)
+        step = ad.compile(lambda: optimizer.step()) if compiled else optimizer.step
+        seen = []
+        for shared in (True, False, True, False):
+            p.grad = (q if of_another else p).detach() if shared else ad.ones(3)
+            q.grad = ad.ones(3) * 2
+            step()
+            seen += [t.tolist() for t in (p, q, p.grad, q.grad)]
+        return seen
+
+    assert run(compiled=True) == run(compiled=False)

@@ -269,8 +269,9 @@ class Recordable(Inspection):
             engine.memory.check_written()
             engine.hooks.check()
             engine.states.check()
+            held = looked_at(list(engine.holders.values()), tensors)[1]
             with CONTEXT.having(capture=trace, saved_hooks=()):
-                program = finish(trace, observation, leaves, tensors)
+                program = finish(trace, observation, leaves, tensors, held)
         except BaseException:
             self._take_back(observation)
             raise

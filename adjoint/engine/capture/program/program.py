@@ -137,10 +137,12 @@ def finish(
     observation: Observation,
     leaves: list[Any],
     reached: Sequence[Tensor],
+    held: Sequence[Tensor],
 ) -> Program:
     """Turn a trace that has run to its end into a program (before the trace is undone).
 
-    `reached` are tensors from outside that the function can see.
+    `reached` are tensors from outside that the function can see; `held` are these and those that
+    an optimizer sees, which steps natively.
     """
     outputs = Outputs(trace, leaves, reached)
     python = python_state(observation, observation.result, outputs)
@@ -156,7 +158,7 @@ def finish(
     _sort_inputs(trace, derivative)
     trace.graph.outputs = list(outputs.indices)
     states = [s.own_storage for s in trace.sources if isinstance(s, State)]
-    states += reached_gradients(trace, reached)
+    states += reached_gradients(trace, held)
     if verifying():
         verify(trace.graph)
     return Program(
