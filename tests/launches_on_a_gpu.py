@@ -170,6 +170,23 @@ CASES: dict[str, LaunchCase] = {
     "rrelu of images": (
         seeded(lambda x: F.rrelu(last(x), training=True)), (draw(2, 3, 4, 5),), 2, 4
     ),
+    "alpha_dropout": (
+        seeded(lambda x: F.alpha_dropout(x, 0.3, True)), (draw(4, 5),), 1, 2
+    ),
+    "alpha_dropout of channels": (
+        seeded(lambda x: F.feature_alpha_dropout(x, 0.6, True)), (draw(2, 3, 4, 5),), 2, 4
+    ),
+    "binary_cross_entropy": (
+        lambda x, y: F.binary_cross_entropy(x % 1, y % 1), (draw(4, 5), draw(5, 4).T), 4, 11
+    ),
+    "binary_cross_entropy at the ends": (
+        lambda x, y: F.binary_cross_entropy((x > 0).float(), y % 1, reduction="none"),
+        (draw(4, 5), draw(4, 5)), 4, None,
+    ),
+    "cdist": (
+        lambda x, y: ad.cdist(x, y, compute_mode="use_mm_for_euclid_dist"),
+        (draw(3, 2), draw(4, 2)), 4, 16,
+    ),
     "rrelu": (seeded(lambda x: F.rrelu(x, training=True)), (draw(4, 5),), 1, 2),
     "rrelu of halves": (
         seeded(lambda x: F.rrelu(x, 0.2, 0.9, True)), (draw(4, 5, dtype=np.float16),), 1, 2

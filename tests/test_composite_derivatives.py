@@ -290,7 +290,12 @@ WITHIN = {
     "add_to_channels",  # of convolutions on a GPU: tests/small_calls_on_a_gpu.py
     "add_scaled",  # off the tape, in place on a GPU: tests/test_small_calls_on_a_gpu.py
     "batched",
-    "bernoulli_drawn",  # of eager mode on a GPU: tests/launches_on_a_gpu.py
+    "alpha_dropout",  # of eager mode on a GPU: tests/launches_on_a_gpu.py
+    "bernoulli_drawn",  # the same
+    "checked_binary_cross_entropy",
+    "root_of_sums",  # of Euclidean distances, as are the squares
+    "row_squares",
+    "kept_by_alpha_dropout",
     "poisson_drawn",
     "standard_gamma_drawn",
     "rfft_several",  # the same, off the tape

@@ -63,24 +63,81 @@ DROPOUT: Record = composite(
 )
 
 
+def _place_on_device(input: Tensor, name: str, channels: bool) -> tuple[Any, Any] | None:
+    """Seed and offset of the mask that a GPU's kernel draws; None where it is drawn before."""
+    if input._array.__class__ not in DEVICE_LAYOUTS or not CONTEXT.settled:
+        return None
+    count = prod(_mask_shape(input, channels)) * (2 if input.dtype.is_complex else 1)
+    bits = word_bits("bernoulli", input.dtype)
+    return generator_for(name, None, input.device).draw(blocks(count, bits))
+
+
 def _drop(input: Tensor, name: str, p: float, channels: bool) -> Tensor:
     if p == 1:
         return input * input.new_zeros(())
-    if input._array.__class__ in DEVICE_LAYOUTS and CONTEXT.settled:
-        count = prod(_mask_shape(input, channels)) * (2 if input.dtype.is_complex else 1)
-        bits = word_bits("bernoulli", input.dtype)
-        place = generator_for(name, None, input.device).draw(blocks(count, bits))
+    place = _place_on_device(input, name, channels)
+    if place is not None:
         return DROPOUT(input, *place, p=p, channels=channels)
     return input * (_keep_mask(name, input, p, channels) / (1.0 - p))
+
+
+def _kept_factor(p: float) -> float:
+    """By what alpha dropout multiplies what it keeps."""
+    return 1.0 / math.sqrt((1 - p) * (1 + p * ALPHA * ALPHA))
+
+
+def _drop_alpha_by(x: Tensor, mask: Tensor, p: float) -> Tensor:
+    a = _kept_factor(p)
+    # kept: a x + b; dropped: a ALPHA + b, where b restores the mean
+    return x * (mask * a) + ((1 - mask) * (ALPHA * a) - a * ALPHA * p)
+
+
+def _mask_by_place(x: Tensor, seed: Any, offset: Any, p: float, channels: bool) -> Tensor:
+    shape = _mask_shape(x, channels)
+    how = {"law": "bernoulli", "args": (1.0 - p,), "shape": shape}
+    return RANDOM(seed, offset, dtype=x.dtype, device=x.device, **how)
+
+
+def _drop_alpha_by_place(x: Tensor, seed: Any, offset: Any, p: float, channels: bool) -> Tensor:
+    return _drop_alpha_by(x, _mask_by_place(x, seed, offset, p, channels), p)
+
+
+def _keep_by_place(x: Tensor, seed: Any, offset: Any, p: float, channels: bool) -> Tensor:
+    return x * (_mask_by_place(x, seed, offset, p, channels) * _kept_factor(p))
+
+
+# KEEP_BY_PLACE(x, seed, offset): what alpha dropout keeps of x; ALPHA_DROPOUT, as DROPOUT is.
+KEEP_BY_PLACE: Record = composite(
+    "kept_by_alpha_dropout",
+    _keep_by_place,
+    lambda g, seed, offset, p, channels: KEEP_BY_PLACE(g, seed, offset, p=p, channels=channels),
+    None,
+    None,
+    operands=("x", "seed", "offset"),
+    fragment="device",
+    given_a_draw=True,
+    keeps_layout="first",
+)
+ALPHA_DROPOUT: Record = composite(
+    "alpha_dropout",
+    _drop_alpha_by_place,
+    lambda g, seed, offset, p, channels: KEEP_BY_PLACE(g, seed, offset, p=p, channels=channels),
+    None,
+    None,
+    operands=("x", "seed", "offset"),
+    fragment="device",
+    given_a_draw=True,
+    keeps_layout="first",
+)
 
 
 def _drop_alpha(input: Tensor, name: str, p: float, channels: bool) -> Tensor:
     if p == 1:
         return input * input.new_zeros(())
-    a = 1.0 / math.sqrt((1 - p) * (1 + p * ALPHA * ALPHA))
-    mask = _keep_mask(name, input, p, channels)
-    # kept: a x + b; dropped: a ALPHA + b, where b restores the mean
-    return input * (mask * a) + ((1 - mask) * (ALPHA * a) - a * ALPHA * p)
+    place = _place_on_device(input, name, channels)
+    if place is not None:
+        return ALPHA_DROPOUT(input, *place, p=p, channels=channels)
+    return _drop_alpha_by(input, _keep_mask(name, input, p, channels), p)
 
 
 def _dropped(

@@ -201,12 +201,27 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     return RENORM(x, ord=float(p), dims=others, maxnorm=float(maxnorm)).to(input.dtype)
 
 
-def _euclidean(x: Tensor, y: Tensor) -> Tensor:
-    """Distances by a matrix product: |x|^2 - 2 x.y + |y|^2, rounding kept from going negative."""
-    cross = x @ y.transpose(-2, -1)
-    total = squared(x).sum(-1, keepdim=True) + squared(y).sum(-1).unsqueeze(-2) - 2 * cross
+def _root_of_sums(cross: Tensor, x_squares: Tensor, y_squares: Tensor) -> Tensor:
+    total = x_squares.unsqueeze(-1) + y_squares.unsqueeze(-2) - 2 * cross
     zero = total <= 0
     return total.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
+
+
+# Each one kernel on a GPU, around the product.
+ROW_SQUARES = composite(
+    "row_squares", lambda x: squared(x).sum(-1), operands=("x",), fragment="device"
+)
+ROOT_OF_SUMS = composite(
+    "root_of_sums",
+    _root_of_sums,
+    operands=("cross", "x_squares", "y_squares"),
+    fragment="device",
+)
+
+
+def _euclidean(x: Tensor, y: Tensor) -> Tensor:
+    """Distances by a matrix product: |x|^2 - 2 x.y + |y|^2, rounding kept from going negative."""
+    return ROOT_OF_SUMS(x @ y.transpose(-2, -1), ROW_SQUARES(x), ROW_SQUARES(y))
 
 
 def _euclidean_joint(g: Tensor, x: Tensor, y: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:

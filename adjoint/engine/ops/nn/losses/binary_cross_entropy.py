@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import DTypeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite, fit
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import require_within
 from adjoint.engine.ops.common.checks import require
 from adjoint.engine.ops.nn.activations import LOG_SIGMOID
@@ -43,6 +45,32 @@ BINARY_CROSS_ENTROPY = composite(
     operands=("x", "y"),
     fragment="composed",
 )
+OUTSIDE = "binary_cross_entropy: all elements of {} should be between 0 and 1"
+NO_PROBABILITY = (
+    OUTSIDE.format("input") + ". Apply sigmoid first, or use binary_cross_entropy_with_logits.",
+    OUTSIDE.format("target"),
+)
+
+
+def _checked(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Both operands, if they are between 0 and 1."""
+    first, second = (
+        require(z, (z >= 0) & (z <= 1), message)
+        for z, message in zip((x, y), NO_PROBABILITY, strict=True)
+    )
+    return first, second
+
+
+# The same with its checks, which on a GPU are one kernel with it.
+CHECKED_CROSS_ENTROPY = composite(
+    "checked_binary_cross_entropy",
+    in_float32(lambda x, y: _bce(*_checked(x, y))),
+    in_float32(lambda g, x, y: g * (x - y) / ((1 - x) * x).clamp_min(1e-12)),
+    in_float32(lambda g, x: g * (_log_rest(x) - _log(x))),
+    operands=("x", "y"),
+    fails="values",
+    fragment="device",
+)
 
 
 @public(namespaces=FUNCTIONAL)
@@ -75,11 +103,12 @@ def binary_cross_entropy(
             f"{input.dtype.name}. Convert the target to the input's dtype."
         )
     require_floating("binary_cross_entropy", input)
-    message = "binary_cross_entropy: all elements of {} should be between 0 and 1"
-    scores = ". Apply sigmoid first, or use binary_cross_entropy_with_logits."
-    x = require(input, (input >= 0) & (input <= 1), message.format("input") + scores)
-    y = require(target, (target >= 0) & (target <= 1), message.format("target"))
-    return reduced(_weighted("binary_cross_entropy", BINARY_CROSS_ENTROPY(x, y), weight), how)
+    there = input._array.__class__ in DEVICE_LAYOUTS and input.device == target.device
+    if there and CONTEXT.settled:
+        loss = CHECKED_CROSS_ENTROPY(input, target)
+    else:
+        loss = BINARY_CROSS_ENTROPY(*_checked(input, target))
+    return reduced(_weighted("binary_cross_entropy", loss, weight), how)
 
 
 def _weighted(name: str, loss: Tensor, weight: Tensor | None) -> Tensor:
