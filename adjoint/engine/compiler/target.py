@@ -108,6 +108,7 @@ class Target(ABC):
     narrow_positions: ClassVar[bool] = False
     # Whether loops read the parts of complex inputs where they lie (Note [pairs]).
     reads_parts: ClassVar[bool] = False
+    sized: ClassVar[bool] = True  # whether sizes are part of a kernel's text
     # Whether a scan's turns read what is carried from where it is stacked: launches cost more there
     # than words that lie further apart.
     reads_rows: ClassVar[bool] = False

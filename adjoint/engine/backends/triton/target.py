@@ -67,7 +67,6 @@ class TritonTarget(Target):
 
     name = "triton"
     device = "cuda"
-    sized = True  # whether sizes are part of a kernel's text
     dtypes = frozenset(KIND)
     widened = frozenset({"index_put", "scatter", "scatter_reduce"})
     # A byte of memory traffic takes as long as 8 additions; what is kept is written and read.

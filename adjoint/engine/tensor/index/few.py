@@ -256,15 +256,14 @@ def put(target: Tensor, array: Any, key: Any, source: Any) -> bool:
         source._array.__class__ is not ndarray or source._array.dtype is not array.dtype
     ):
         return False
+    picks: Picks | None
     if key.__class__ is Tensor and (index := key._array).ndim and index.dtype is INT64:
-        shown, arrays, tensors, dims = None, (index,), (key,), (0,)
-        if not index.size or not array.ndim:
-            return False
+        picks = (None, (index,), (key,), (0,)) if index.size and array.ndim else None
     else:
         picks = picks_of(key, array.ndim)
-        if picks is None:
-            return False
-        shown, arrays, tensors, dims = picks
+    if picks is None:
+        return False
+    shown, arrays, tensors, dims = picks
     try:
         if not dims:  # nothing but numbers in it
             if shown is None:

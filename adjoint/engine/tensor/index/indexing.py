@@ -27,6 +27,7 @@ from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.common.arguments import rounded_scalar
 from adjoint.engine.ops.common.scalars import LARGEST, converted
+from adjoint.engine.ops.elementwise.comparison import FEW
 from adjoint.engine.ops.elementwise.condition import fitting, masked_fill
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.index import (
@@ -368,7 +369,7 @@ def _write_at_once(self: Tensor, key: Any, value: Any) -> bool:
             and key._array.__class__ is ndarray
             and key._array.dtype.char == "?"
             and key._array.shape == array.shape
-            and array.size <= few.FEW
+            and array.size <= FEW
             and (number or not source.shape)
         ):
             array[key._array] = source

@@ -341,7 +341,7 @@ def _native() -> SmallCode | None:
     tensors, offsets, places = objects(), calling.offsets(), noting.offsets()
     asked, makers = calling.places_asked(), viewing.array_makers()
     names = ["walk", "meet"]
-    if None not in (tensors, offsets, places, asked, makers):
+    if tensors and offsets and places and asked and makers:
         parts += [calling.text(*offsets), noting.text(places), noting.calls_text()]
         parts += [pulling.text(places), calling.asked_text(asked), viewing.followed_text()]
         symbols |= {"tensor_of": tensors.tensor_of, "false": id(False), "true": id(True), **makers}
