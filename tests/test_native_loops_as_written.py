@@ -99,6 +99,25 @@ def test_products_beside_convolutions_share_their_routines() -> None:
     assert agree(run, x, w)
 
 
+F = ad.nn.functional
+LOOPS: dict[str, Function] = {
+    "elements": lambda x, y: (x * y + y[0]).tanh() - x[:, :1].exp(),
+    "rows": lambda x, y: F.softmax(x, -1) * y + x.sum(1, keepdim=True) + y.amax(1, keepdim=True),
+    "columns": lambda x, y: (x * y).sum(0) + F.log_softmax(y, 0).mean(0) + x.var(0),
+    "moved": lambda x, y: ad.cat([x.flip(1), y.roll(2, 0)], 1).T.reshape(-1, 2) * 2.0,
+    "norm": lambda x, y: F.layer_norm(x, x.shape[-1:], y[0], y[1]).double().float(),
+    "masked": lambda x, y: ad.where(x > y, x.tril(), y.triu()).logsumexp(1) + F.gelu(x).sum(1),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_kernels_of_loops_keep_their_bits(name: str) -> None:
+    rng = np.random.default_rng(5)
+    for shape in ((2, 1), (3, 17), (70, 16), (33, 131)):
+        x, y = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+        assert agree(LOOPS[name], x, y)
+
+
 def hidden(machine: CodeMachine) -> bool:
     """Whether turns' numbers are hidden in a text for a machine."""
     with writing_for(machine):

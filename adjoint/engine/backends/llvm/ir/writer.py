@@ -22,9 +22,10 @@ class CodeWriter:
     Note [loops as written]
         A third of LLVM's time for a kernel goes into loops whose places it knows: how else could
         addresses be had, what is a turn's number good for? Loops of tiles that are unrolled and
-        ordered by hand gain nothing by it where an instruction has an index in its address. In
-        functions that ask for it, a turn's number is hidden by an empty instruction, and loops are
-        left as they are.
+        ordered by hand gain nothing by it where an instruction has an index in its address, nor do
+        the kernels of loops, whose arrays are all reached by one number. In these and in functions
+        that ask for it, a turn's number is hidden by an empty instruction, and loops are left as
+        they are.
     """
 
     def __init__(self, *, as_written: bool = False) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
-from adjoint.engine.backends.llvm.ir.machine import host_features
+from adjoint.engine.backends.llvm.ir.machine import host_features, machine
 from adjoint.engine.backends.llvm.ir.piece_walks import pieces_text, turns_text
 from adjoint.engine.backends.llvm.loops.access import Access
 from adjoint.engine.backends.llvm.loops.column_sums import ColumnSums, sums_columns
@@ -48,7 +48,8 @@ class LoopEmitter:
         self.form = form
         self.name = name
         self.code = Code(features=host_features())
-        self.blocks = Blocks(self.code)
+        # Left as they are: Note [loops as written].
+        self.blocks = Blocks(self.code, as_written=machine().indexes)
         self.last = last_lanes(form)
         few = {SHORT: self.last or 1, SEVERAL: self.last or FEW_LANES}
         self.lanes = few.get(form.spans) or lanes_of(form)
