@@ -36,6 +36,9 @@ class Pointer:
     def copy_from_device_async(self, source: Pointer, size: int) -> None:
         ctypes.memmove(self.ptr, source.ptr, size)
 
+    def copy_to_host_async(self, address: int, size: int) -> None:
+        ctypes.memmove(address, self.ptr, size)
+
 
 class DeviceNumber:
     id = 0
@@ -247,8 +250,17 @@ class Runtime:
     deviceSynchronize = staticmethod(lambda: None)
 
 
+class PinnedMemory:
+    """Page-locked memory."""
+
+    def __init__(self, size: int) -> None:
+        self.words = (ctypes.c_byte * size)()
+        self.ptr = ctypes.addressof(self.words)
+
+
 class Cuda:
     runtime = Runtime()
+    alloc_pinned_memory = staticmethod(PinnedMemory)
     Device = staticmethod(lambda index=0: DeviceNumber())
     get_current_stream = staticmethod(Stream)
     alloc = staticmethod(lambda size: CupyArray((size,), np.uint8).data)

@@ -187,6 +187,10 @@ CASES: dict[str, LaunchCase] = {
         lambda x, y: ad.cdist(x, y, compute_mode="use_mm_for_euclid_dist"),
         (draw(3, 2), draw(4, 2)), 4, 16,
     ),
+    "tril_indices": (lambda x: ad.tril_indices(17, 31, -5, device=x.device), (draw(1),), 1, None),
+    "triu_indices": (
+        lambda x: ad.triu_indices(31, 17, 5, dtype=ad.int32, device=x.device), (draw(1),), 1, None
+    ),
     "rrelu": (seeded(lambda x: F.rrelu(x, training=True)), (draw(4, 5),), 1, 2),
     "rrelu of halves": (
         seeded(lambda x: F.rrelu(x, 0.2, 0.9, True)), (draw(4, 5, dtype=np.float16),), 1, 2

@@ -365,6 +365,26 @@ LIKE: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def check_few_read() -> None:
+    """Few elements come to the host as they are, whatever their dtype and how they lie."""
+    kinds = (
+        ad.bool, ad.uint8, ad.int8, ad.int16, ad.int64, ad.float16, ad.bfloat16, ad.float64,
+        ad.complex64, ad.complex128, ad.float8_e4m3fn,
+    )  # fmt: skip
+    for dtype in kinds:
+        for shape in ((), (1,), (2, 2), (3, 0), (7,)):
+            here = (numbers(*shape) - 3).to(dtype)
+            there = here.to("cuda")
+            assert there.tolist() == here.tolist(), (dtype, shape)
+            assert there.cpu().dtype is dtype
+    x = numbers(3, 4)
+    there = x.to("cuda")
+    first, second = there[0, :2].cpu(), there[1, :2].cpu()  # each in memory of its own
+    assert [*first.tolist(), *second.tolist()] == [*x[0, :2].tolist(), *x[1, :2].tolist()]
+    assert there.t()[1].tolist() == x.t()[1].tolist()
+    assert there[1:, 2].tolist() == x[1:, 2].tolist()
+
+
 def check_grids() -> None:
     """Views of several tensors at once, some of which show parts of others."""
     rows = [numbers(9).to("cuda") for _ in range(2)]
@@ -598,6 +618,7 @@ def main() -> None:
     check_empty()
     check_multiples()
     check_picking()
+    check_few_read()
     check_grids()
     check_subscripts()
     check_statistics()

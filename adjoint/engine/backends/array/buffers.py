@@ -57,6 +57,10 @@ def copy_into(target: Array, source: Array) -> None:
         return
     if UNSEEN:
         settle()
+    is_number = source.__class__ in (int, float) and target.__class__ in DEVICE_LAYOUTS
+    if is_number and target.dtype in FILLED and not target.flags.c_contiguous:
+        quietly(target.fill, (source,), {})  # what `copyto` comes to, without the way there
+        return
     if (
         copied_at_once(target, source)
         or zeroed_at_once(target, source)

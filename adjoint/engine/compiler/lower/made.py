@@ -88,7 +88,13 @@ def triangle_pairs(builder: GraphBuilder, node: Node) -> Values | None:
     def begin(r: Value) -> Value:
         return emit(records.MUL, emit(records.MUL, r, emit(records.ADD, r, 2 * least - 1)), 0.5)
 
-    number = emit(ARANGE, start=0, step=1, length=count, dtype=int64, device=spec.device)
+    at_once = spec.device.type == "cuda"  # where to compute both is less than a launch
+    length = 2 * count if at_once else count
+    number = emit(ARANGE, start=0, step=1, length=length, dtype=int64, device=spec.device)
+    first = None
+    if at_once:
+        first = emit(records.LT, number, count)
+        number = emit(WHERE, first, number, emit(records.SUB, number, count))
     at = to(builder, emit(records.SUB, count - 1, number) if upper else number, float64)
     inside = emit(records.ADD, emit(records.MUL, at, 8.0), float((2 * least - 1) ** 2))
     root = emit(records.SUB, emit(records.SQRT, inside), float(2 * least - 1))
@@ -108,6 +114,9 @@ def triangle_pairs(builder: GraphBuilder, node: Node) -> Values | None:
         row, column = (
             emit(records.SUB, float(size - 1), x) for size, x in ((rows, row), (columns, column))
         )
+    if first is not None:
+        pairs = to(builder, emit(WHERE, first, row, column), spec.dtype)
+        return (emit(RESHAPE, pairs, shape=(2, count)),)
     which = emit(ARANGE, start=0, step=1, length=2, dtype=int64, device=spec.device)
     first = emit(records.EQ, emit(RESHAPE, which, shape=(2, 1)), 0)
     return (to(builder, emit(WHERE, first, row, column), spec.dtype),)

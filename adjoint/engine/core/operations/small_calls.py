@@ -174,9 +174,9 @@ MAKING = frozenset(
 # What native code finds there before Python looks at arguments (Note [calls heard before]): these
 # look at no elements.
 STRAIGHT = frozenset(
-    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cross_entropy "
-    "embedding_bag empty_like grid_sample huber_loss kl_div l1_loss layer_norm linear mse_loss "
-    "multi_margin_loss new_empty nll_loss rand_like randint_like randn_like "
+    "_scaled_mm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
+    "cross_entropy embedding_bag empty_like grid_sample huber_loss kl_div l1_loss layer_norm "
+    "linear mse_loss multi_margin_loss new_empty nll_loss rand_like randint_like randn_like "
     "smooth_l1_loss".split()
 ).union(VIEWS.split()) - frozenset("adjoint dsplit hsplit split_with_sizes unfold vsplit".split())
 EVERY = 8  # calls that no program fits, of which one is looked at
