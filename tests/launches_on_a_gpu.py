@@ -62,7 +62,36 @@ def moved_statistics(x: Any, mean: Any, variance: Any) -> Any:
     return mean, variance
 
 
+def clipped(order: float, *gradients: Any) -> Any:
+    """Gradients after their joint norm was limited, and what it was."""
+    parameters = [ad.nn.Parameter(g.detach()) for g in gradients]
+    for parameter, g in zip(parameters, gradients, strict=True):
+        parameter.grad = g.clone()
+    norm = ad.nn.utils.clip_grad_norm_(parameters, 0.7, order)
+    return norm, *[parameter.grad for parameter in parameters]
+
+
+def clip_shared(x: Any, y: Any) -> Any:
+    """The same where two parameters have one gradient, which is scaled twice."""
+    parameters = [ad.nn.Parameter(g.detach()) for g in (x, x, y)]
+    shared = x.clone()
+    for parameter, g in zip(parameters, (shared, shared, y.clone()), strict=True):
+        parameter.grad = g
+    norm = ad.nn.utils.clip_grad_norm_(parameters, 0.7)
+    return norm, shared, parameters[2].grad
+
+
+def clip_values(*gradients: Any) -> Any:
+    """Gradients after each of their elements was limited."""
+    parameters = [ad.nn.Parameter(g.detach()) for g in gradients]
+    for parameter, g in zip(parameters, gradients, strict=True):
+        parameter.grad = g.clone()
+    ad.nn.utils.clip_grad_value_(parameters, 0.3)
+    return tuple([parameter.grad for parameter in parameters])
+
+
 images = draw(2, 3, 6, 5)
+gradients = [draw(4, 5), draw(7), draw(2, 3, 4), draw(1), draw(9, 2), draw(3, 3)]
 CASES: dict[str, LaunchCase] = {
     "pad": (lambda x: F.pad(x, (1, 2, 0, 1), value=0.3), (images,), 1, 2),
     "pad with more": (
@@ -220,6 +249,21 @@ CASES: dict[str, LaunchCase] = {
         lambda x, w, b: F.layer_norm(x, (12,), w, b), (draw(4, 5, 12), *draw(2, 12)), 1, 3
     ),
     "running statistics": (moved_statistics, (draw(4, 6, 5, 3), draw(6), draw(6)), 5, None),
+    **{
+        f"clip_grad_norm_ of order {order}": (
+            lambda *given, order=order: clipped(order, *given), (*gradients,), 12, None
+        )
+        for order in (2.0, 1.0, float("inf"))
+    },
+    "clip_grad_norm_ of a NaN": (
+        lambda x, *given: clipped(2.0, x.log(), *given), (*gradients,), 13, None
+    ),
+    "clip_grad_norm_ of one gradient twice": (
+        lambda x, y: clip_shared(x, y), (draw(4, 5), draw(7)), 9, None
+    ),
+    "clip_grad_value_": (
+        lambda *given: clip_values(*given), (*gradients,), 8, None
+    ),
     "multinomial": (seeded(lambda x: ad.multinomial(x, 1)), (np.abs(draw(3, 40)),), 2, None),
     "multinomial of several": (
         seeded(lambda x: ad.multinomial(x, 7)), (np.abs(draw(3, 40)),), 4, None

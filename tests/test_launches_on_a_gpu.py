@@ -24,6 +24,8 @@ QUICK = (
     "batch_norm by its running statistics",
     "running statistics",
     "instance_norm",
+    "clip_grad_norm_ of order 2.0",
+    "clip_grad_norm_ of one gradient twice",
 )
 
 

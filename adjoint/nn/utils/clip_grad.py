@@ -14,6 +14,7 @@ from adjoint.engine.core.state.loading import brought
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.nn.utils.clip_on_device import clip_norm_at_once, clip_values_at_once, factor_for
 
 Tensors = Tensor | Iterable[Tensor]
 _EXACT = (float32, float64)
@@ -65,8 +66,9 @@ def get_total_norm(
     with no_grad():
         where = listed[0].device
         parts = listed if foreach is False else _joined(listed, float(norm_type))
-        norms = stack(for_each(lambda t: t.norm(float(norm_type)).to(where), [[t] for t in parts]))
-        total: Tensor = norms.norm(float(norm_type))
+        norms = for_each(lambda t: t.norm(float(norm_type)).to(where), [[t] for t in parts])
+        alone = len(norms) == 1 and norm_type > 0
+        total: Tensor = norms[0] if alone else stack(norms).norm(float(norm_type))
         if error_if_nonfinite and not bool(total.isfinite()):
             raise RuntimeError(
                 f"The total norm of order {float(norm_type)} for gradients from `parameters` is "
@@ -101,14 +103,14 @@ def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
     """Scale the gradients by `max_norm / total_norm` where that is less than one."""
-    grads = [p.grad for p in _listed(parameters) if p.grad is not None]
+    grads = [grad for p in _listed(parameters) if (grad := p.grad) is not None]
     if not grads:
         return
     grads = [g.to_local() if hasattr(g, "to_local") else g for g in grads]
     total_norm = total_norm.full_tensor() if hasattr(total_norm, "full_tensor") else total_norm
     with no_grad():
         # Multiplying by one costs little, and spares a branch on a tensor's value.
-        factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        factor = factor_for(total_norm, float(max_norm))
         _apply(lambda grad: grad.mul_(factor.to(grad.device)), grads, foreach)
 
 
@@ -141,7 +143,12 @@ def clip_grad_norm_(
         tensor([0.6000, 0.8000])
     """
     listed = _listed(parameters, "parameters")
-    grads = [p.grad for p in listed if p.grad is not None]
+    grads = [grad for p in listed if (grad := p.grad) is not None]
+    if foreach is not False and not error_if_nonfinite and norm_type > 0:
+        with no_grad():
+            norm = clip_norm_at_once(grads, float(max_norm), float(norm_type))
+        if norm is not None:
+            return norm
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(listed, max_norm, total, foreach)
     return total
@@ -200,6 +207,8 @@ def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
     """Limit every element of the gradients to [-clip_value, clip_value], in place."""
     bound = float(clip_value)
-    grads = [p.grad for p in _listed(parameters) if p.grad is not None]
+    grads = [grad for p in _listed(parameters) if (grad := p.grad) is not None]
     with no_grad():
+        if foreach is not False and clip_values_at_once(grads, bound):
+            return
         _apply(lambda grad: grad.clamp_(min=-bound, max=bound), grads, foreach)
