@@ -11,7 +11,7 @@ from adjoint.engine.backends.llvm.loops.launch_words import fill_words, joined
 from adjoint.engine.backends.llvm.templates.bags import template as bags
 from adjoint.engine.backends.llvm.templates.borrowed import substitutes
 from adjoint.engine.backends.llvm.templates.borrowed import template as borrowed
-from adjoint.engine.backends.llvm.templates.convolution import folds
+from adjoint.engine.backends.llvm.templates.convolution import folds, patches
 from adjoint.engine.backends.llvm.templates.convolution import template as convolution
 from adjoint.engine.backends.llvm.templates.convolution.pixels.images import images_in_pixels
 from adjoint.engine.backends.llvm.templates.distances import template as distances
@@ -87,7 +87,7 @@ class LlvmTarget(Target):
             graph, lambda node, _: node.record.name in self.kept_whole, weighed.takes
         )
         graph = element_substitutes.substituted(substitutes.substituted(graph))
-        graph = routine_substitutes.substituted(graph)
+        graph = patches.substituted(routine_substitutes.substituted(graph))
         return pair_functions.paired(graph, self.dtypes)
 
     def images(self, graph: DataflowGraph, setting: Setting) -> frozenset[tuple[int, ...]]:
