@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import adjoint as ad
 from adjoint.engine.core.operations import public
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import small_calls
+from adjoint.engine.ops.index import gather, scatter
+from adjoint.engine.tensor.index import few
 
 SHAPES = ((), (3,), (2, 4), (4, 1), (3, 2, 4), (2, 0, 3))
 DTYPES = (ad.float32, ad.int64, ad.bool, ad.bfloat16, ad.complex64, ad.uint8)
@@ -150,8 +153,6 @@ def test_keys_do_what_their_operations_do(shape: tuple[int, ...]) -> None:
 
 def test_reads_and_writes_meet_programs() -> None:
     """So that the test above is one of native code, where it can be."""
-    from adjoint.engine.tensor.index import few
-
     if small_calls.HOOKS.meet_call is None:
         pytest.skip("objects are laid out otherwise here: nothing is met natively")
     x, index = ad.arange(8.0).reshape(2, 4), ad.tensor([1, 0])
@@ -206,3 +207,62 @@ def test_what_must_be_known_of_is() -> None:
         inner[index] = 1.0
     with pytest.raises(RuntimeError, match="inference tensor"):
         inner[0] = 1.0
+
+
+def test_masked_scatter_reads_what_was_there() -> None:
+    for mask in ([False, True, True, True], [True] * 4, [False] * 4):
+        array = np.arange(4.0)
+        x, same = ad.from_numpy(array), ad.from_numpy(array)
+        want = x.clone().masked_scatter(ad.tensor(mask), same.clone())
+        x.masked_scatter_(ad.tensor(mask), same)
+        assert x.tolist() == want.tolist()
+    x, source = ad.zeros(2, 3), ad.arange(12.0).reshape(3, 4)
+    mask = ad.tensor([[True, False, True], [False, True, True]])
+    assert x.masked_scatter_(mask, source).tolist() == [[0, 0, 1], [0, 2, 3]]
+    assert x.T.masked_scatter_(mask.T, source + 5).tolist() == [[5, 0], [0, 6], [7, 8]]
+    with pytest.raises(RuntimeError):
+        x.masked_scatter_(mask, ad.ones(3))
+
+
+def test_along_a_dimension_whatever_fits_is_as_it_is_otherwise() -> None:
+    """Ranks, sizes and dtypes that fit without a doubt, and those that have to be looked at."""
+    rng = np.random.default_rng(4)
+    for _ in range(60):
+        shape = tuple(rng.integers(1, 4, rng.integers(0, 4)))
+        x = ad.from_numpy(rng.random(shape)).requires_grad_(bool(rng.integers(2)))
+        dim = int(rng.integers(-len(shape) - 1, len(shape) + 1))
+        size = shape[dim] if -len(shape) <= dim < len(shape) else 1
+        sizes = tuple(max(n + rng.integers(-1, 2 if rng.random() < 0.2 else 1), 0) for n in shape)
+        index = ad.from_numpy(rng.integers(0, size, sizes)).to(
+            rng.choice([ad.int64, ad.int32, ad.int16], p=[0.8, 0.15, 0.05])
+        )
+        source = ad.from_numpy(rng.random(sizes if rng.random() < 0.8 else shape))
+        if rng.random() < 0.1:
+            source = source.float()
+        for name in ALONG:
+            given = (x, dim, index) if name == "gather" else (x, dim, index, source)
+            given = (x, dim, index, 2) if name == "scatter of a number" else given
+            call = getattr(ad, name.split()[0])
+            with CONTEXT.having(reference=True), slowly():
+                want = told(call, *given)
+            assert told(call, *given) == want, (name, given)
+
+
+ALONG = ("gather", "scatter", "scatter of a number", "scatter_add")
+
+
+@contextlib.contextmanager
+def slowly() -> Iterator[None]:
+    """Nothing fits without a doubt."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (gather, scatter):
+            patch.setattr(module, "plain_dim", lambda *given: None)
+        yield
+
+
+def told(call: Callable[..., ad.Tensor], *given: Any) -> Any:
+    try:
+        out = call(*given)
+    except Exception as error:
+        return type(error), str(error)
+    return elements(out.detach()), out.stride(), out.requires_grad

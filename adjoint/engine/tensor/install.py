@@ -10,6 +10,7 @@ from typing import Any
 from numpy import ndarray
 
 from adjoint.engine.core.dtype import can_cast, float32, float64
+from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations.large import AT_ONCE, DEVICE_LAYOUTS, is_large
 from adjoint.engine.core.operations.older import modern
 from adjoint.engine.core.operations.overrides import (
@@ -27,9 +28,10 @@ from adjoint.engine.core.operations.public import (
     ON_CPU,
     PROPERTIES,
     call_small,
-    write_small,
+    joined,
+    written_small,
 )
-from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import FILLS, SmallCalls, small_writes
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
@@ -78,7 +80,15 @@ def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
             taken = dispatch(method, (self, *args), kwargs)
             if taken is not PASS:
                 return taken
-        if small is not None and write_small(small, as_written, self, args, kwargs):
+        operands = (self, *args)
+        if small is not None and written_small(
+            small,
+            self,
+            joined(small, operands) if small.spreads else operands,
+            kwargs,
+            as_written,
+            operands,
+        ):
             return self
         if repeated is not None and repeated(self, args, kwargs):
             return self
@@ -125,8 +135,16 @@ def _drawing(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
             if taken is not PASS:
                 return taken
         if self._array.__class__ is ndarray:
-            if CONTEXT.plain and not (LISTENERS or OVERRIDES.active) and CONTEXT.device in ON_CPU:
-                result: Tensor | None = call_small(small, fn, (self, *args), kwargs)
+            if CONTEXT.plain and not (LISTENERS or OVERRIDES.active):
+                result: Tensor | None = None
+                if small.small and not kwargs:  # the commonest; it asks for the tape itself
+                    try:
+                        result = HOOKS.meet_call(small.small, (self, *args), kwargs, False)
+                    except Exception as error:  # as it is, it succeeds or says what is wrong
+                        if raised_outside(error):
+                            raise
+                if result is None and CONTEXT.device in ON_CPU:
+                    result = call_small(small, fn, (self, *args), kwargs)
                 if result is not None:
                     return result
             return plain(self, *args, **kwargs)

@@ -232,10 +232,10 @@ def _adapted(
                     return taken
         elif (
             small is not None
+            and "out" not in kwargs
             and (CONTEXT.plain or (CONTEXT.inferring and is_untouched()))
             and not LISTENERS
             and not (small.may_write and writes(args, kwargs))
-            and "out" not in kwargs
         ):
             if (
                 DEVICE_LAYOUTS
@@ -532,10 +532,9 @@ def write_small(
         Rows that fail, fail before anything is written. A program without rows gives a tensor,
         which is copied here.
     """
-    given = operands = (target, *args)
-    if small.spreads:
-        operands = joined(small, given)
-    return written_small(small, target, operands, kwargs, lambda: fn(*given, **kwargs))
+    operands = (target, *args)
+    spread = joined(small, operands) if small.spreads else operands
+    return written_small(small, target, spread, kwargs, fn, operands)
 
 
 def put_small(
@@ -550,9 +549,9 @@ def put_small(
     for x in operands:
         if isinstance(x, TensorBase) and x._storage is storage and x is not target:  # type: ignore[attr-defined]
             return False
-    if "device" in kwargs or any(isinstance(x, TensorBase) for x in kwargs.values()):
+    if kwargs and ("device" in kwargs or any(isinstance(x, TensorBase) for x in kwargs.values())):
         return False
-    return written_small(small, target, (target, *operands), kwargs, lambda: fn(*args, **kwargs))
+    return written_small(small, target, (target, *operands), kwargs, fn, args)
 
 
 def written_small(
@@ -560,21 +559,22 @@ def written_small(
     target: Any,
     operands: tuple[Any, ...],
     kwargs: dict[str, Any],
-    call: Callable[[], Any],
+    fn: Any,
+    args: tuple[Any, ...],
 ) -> bool:
-    """Whether a program wrote to its first operand what `call` gives (Note [small writes])."""
+    """Whether a program wrote to its first operand what `fn` gives of arguments (Note [small
+    writes])."""
     array, storage = target._array, target._storage
-    if array.__class__ is not ndarray or not CONTEXT.plain or LISTENERS:
+    if array.__class__ is not ndarray or LISTENERS or not CONTEXT.plain:
         return False
-    if CONTEXT.grad_enabled:  # as native code would find
-        for x in operands:
-            if isinstance(x, TensorBase) and is_followed(x):
-                return False
     if OVERRIDES.active and not concerns_nobody(operands, kwargs):
+        return False
+    followed = CONTEXT.grad_enabled
+    if followed and target._requires_grad:  # as native code would find
         return False
     if small.small and storage.version >= 0 and array.flags.writeable:
         try:
-            written = HOOKS.meet_into_small(small.small, operands, kwargs, CONTEXT.grad_enabled)
+            written = HOOKS.meet_into_small(small.small, operands, kwargs, followed)
         except BaseException as error:
             if not isinstance(error, Exception) or raised_outside(error):
                 storage.version += 1  # an interrupt: it may be written
@@ -585,8 +585,12 @@ def written_small(
                 array[...] = written._array
             storage.version += 1
             return True
+    if followed:
+        for x in operands:
+            if isinstance(x, TensorBase) and is_followed(x):
+                return False
     if is_looked_at(small):
-        HOOKS.note_call(small, operands, kwargs, call)
+        HOOKS.note_call(small, operands, kwargs, lambda: fn(*args, **kwargs))
     return False
 
 

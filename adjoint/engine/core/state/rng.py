@@ -90,6 +90,10 @@ class Generator:
                 "random numbers are drawn",
                 "Every replay would draw the same ones; adjoint.compile draws anew at each call.",
             )
+        return self.taken(count)
+
+    def taken(self, count: int) -> tuple[int, int]:
+        """`draw` on the CPU, where nothing is recorded."""
         with self._lock:
             start = self._offset
             self._offset = (start + count) & MASK

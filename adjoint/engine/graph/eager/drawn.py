@@ -141,7 +141,7 @@ def program_of(drawing: DrawCall) -> Callable[..., Arrays | None]:
         raise Unfit
 
     def draw(source: Generator, *tensors: Tensor) -> Arrays | None:
-        seed, offset = source.draw(blocks)
+        seed, offset = source.taken(blocks)
         try:
             out = made(seed, offset, *tensors)
         except Exception:
@@ -263,7 +263,7 @@ def filling_of(drawing: DrawCall) -> Callable[..., Tensor | None]:
         raise Unfit
     made = into(drawing)
     trial = wrap(empty(array.shape, array.dtype))
-    if not made(SEED, 0, trial, *others) or not HOOKS.same_arrays([trial._array], [want]):
+    if made(SEED, 0, trial, *others) is None or not HOOKS.same_arrays([trial._array], [want]):
         raise Unfit
 
     def fill(source: Generator, target: Tensor, *others: Tensor) -> Tensor | None:
@@ -275,15 +275,14 @@ def filling_of(drawing: DrawCall) -> Callable[..., Tensor | None]:
         for x in others:
             if x._storage is storage or (x._requires_grad and CONTEXT.grad_enabled):
                 return None
-        seed, offset = source.draw(blocks)
         try:
-            done = made(seed, offset, target, *others)
+            done = made(*source.taken(blocks), target, *others)
         except BaseException as error:
             doubt(storage)
             if isinstance(error, Exception) and not raised_outside(error):
                 source.advance(-blocks)
             raise
-        if not done:
+        if done is None:
             source.advance(-blocks)
             return None
         storage.version += 1
@@ -294,8 +293,8 @@ def filling_of(drawing: DrawCall) -> Callable[..., Tensor | None]:
     return lambda *given: fill(given[-1], *given[:-1]) if given[-1]._device is CPU else None
 
 
-def into(drawing: DrawCall) -> Callable[..., bool]:
-    """What draws into the first of some tensors; it tells whether it did."""
+def into(drawing: DrawCall) -> Callable[..., Any]:
+    """What draws into the first of some tensors; it gives None where it did not."""
     executable, inputs, entry = found_draw(drawing)
     if entry is None:
 
@@ -306,11 +305,9 @@ def into(drawing: DrawCall) -> Callable[..., bool]:
 
         return run
     entries, meet = (entry,), HOOKS.meet
-
-    def found(seed: int, offset: int, *tensors: Tensor) -> bool:
-        return meet(entries, (*tensors, seed, offset), NOTHING, None) is not None
-
-    return found
+    if len(drawing.tensors) == 1:
+        return lambda seed, offset, target: meet(entries, (target, seed, offset), NOTHING, None)
+    return lambda seed, offset, *given: meet(entries, (*given, seed, offset), NOTHING, None)
 
 
 def drawn_graph(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from numpy import dtype, ndarray
+
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import linear
@@ -15,6 +17,8 @@ from adjoint.engine.ops.index.index import require_index
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
+
+INT64 = dtype("int64")
 
 
 def shift_dim(params: dict[str, Any], size: int) -> dict[str, Any]:
@@ -73,6 +77,34 @@ def at_least_1d(x: Tensor) -> Tensor:
     return x if x.ndim else x.reshape(1)
 
 
+def as_given(out: Tensor, input: Tensor) -> Tensor:
+    """A result for `at_least_1d(input)` with the dimensions of `input`."""
+    return out if input.ndim else out.reshape(())
+
+
+def plain_dim(input: Any, dim: Any, index: Any, source: Any = None) -> int | None:
+    """The dimension along which an index goes that fits without a doubt; None: it is looked at.
+
+    All are NumPy's arrays, of one rank, and a source is of the index's shape and the input's dtype.
+    """
+    a, i = getattr(input, "_array", None), getattr(index, "_array", None)
+    if a.__class__ is not ndarray or i.__class__ is not ndarray or dim.__class__ is not int:
+        return None
+    shape, rank = i.shape, i.ndim
+    if not i.size or a.ndim != rank or not -rank <= dim < rank or i.dtype != INT64:
+        return None
+    if source is not None:
+        y = getattr(source, "_array", None)
+        if y.__class__ is not ndarray or y.shape != shape or y.dtype is not a.dtype:
+            return None
+    dim %= rank
+    if shape != a.shape:
+        for d, (have, limit) in enumerate(zip(shape, a.shape, strict=True)):
+            if d != dim and have > limit:
+                return None
+    return dim
+
+
 def check_index_shape(name: str, x: Tensor, index: Tensor, dim: int) -> None:
     """Refuse an index of another rank, or larger than x outside `dim`."""
     if index.ndim != x.ndim:
@@ -98,6 +130,9 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     tensor([[1, 1],
             [4, 3]])
     """
+    plain = plain_dim(input, dim, index)
+    if plain is not None:
+        return GATHER(input, index, dim=plain)
     d = wrap_dim("gather", dim, input.ndim)
     if 0 in index.shape:  # of any dtype and rank
         return input.reshape(-1)[:0].reshape(index.shape)

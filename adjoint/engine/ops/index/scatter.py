@@ -11,13 +11,15 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import wrap_dim
 from adjoint.engine.ops.common.arguments import checked_scalar
-from adjoint.engine.ops.create.creation import FULL
+from adjoint.engine.ops.create.creation import full
 from adjoint.engine.ops.elementwise.records import EQ
 from adjoint.engine.ops.index.gather import (
     GATHER,
     SCATTER,
+    as_given,
     at_least_1d,
     check_index_shape,
+    plain_dim,
     shift_dim,
 )
 from adjoint.engine.ops.index.index import INDEX, require_index
@@ -83,7 +85,7 @@ SCATTER_REDUCE: Record = primitive(
 
 def full_like(x: Tensor, shape: Any, value: Any) -> Tensor:
     """A tensor of one number, of x's dtype and device."""
-    return FULL(value, shape=tuple(shape), dtype=x.dtype, device=x.device)
+    return full(tuple(shape), value, dtype=x.dtype, device=x.device)
 
 
 def _identity(reduce: str, x: Tensor) -> Any:
@@ -193,6 +195,12 @@ def scatter(
         raise TypeError("scatter: needs a `src` tensor or a `value`")
     if reduce not in (None, "add", "multiply"):
         raise RuntimeError(f"scatter: reduce must be either add or multiply, received {reduce!r}")
+    number = not is_tensor(source)
+    plain = plain_dim(input, dim, index, None if number else source) if reduce is None else None
+    if plain is not None:
+        if number:
+            source = full_like(input, index.shape, checked_scalar("scatter", source, input.dtype))
+        return SCATTER(input, source, index, dim=plain, accumulate=False)
     if 0 in index.shape:
         return _nothing_sent("scatter", input, dim, index, source)
     x, d, picks, y = _prepare("scatter", input, dim, index, source)
@@ -200,7 +208,7 @@ def scatter(
         out = SCATTER_REDUCE(x, y, picks, dim=d, reduce="prod")
     else:
         out = SCATTER(x, y, picks, dim=d, accumulate=reduce == "add")
-    return out.reshape(input.shape)
+    return as_given(out, input)
 
 
 @public(method=True, inplace=True, out=True)
@@ -211,10 +219,13 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
             f"scatter_add(): argument 'src' must be Tensor, not {type(src).__name__}. Use "
             "index_add, or a tensor of the index's shape."
         )
+    plain = plain_dim(input, dim, index, src)
+    if plain is not None:
+        return SCATTER(input, src, index, dim=plain, accumulate=True)
     if 0 in index.shape:
         return _nothing_sent("scatter_add", input, dim, index, src)
     x, d, picks, y = _prepare("scatter_add", input, dim, index, src)
-    return SCATTER(x, y, picks, dim=d, accumulate=True).reshape(input.shape)
+    return as_given(SCATTER(x, y, picks, dim=d, accumulate=True), input)
 
 
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
@@ -233,7 +244,7 @@ def scatter_reduce(
     if 0 in index.shape:
         return _nothing_sent("scatter_reduce", input, dim, index, src)
     x, d, picks, y = _prepare("scatter_reduce", input, dim, index, src)
-    return _reduce(x, d, picks, y, reduce, include_self).reshape(input.shape)
+    return as_given(_reduce(x, d, picks, y, reduce, include_self), input)
 
 
 @public(method=True, inplace=True, out=True)
@@ -264,7 +275,7 @@ def index_reduce(
     # Looking the indices up in 0, 1, ... refuses those out of range with an IndexError.
     picks = INDEX(x.new_arange(x.shape[d]), picks, dims=(0,), wrap=False)
     spread = picks.reshape((-1, *(1,) * (x.ndim - d - 1))).expand(y.shape)
-    return _reduce(x, d, spread, y, reduce, include_self).reshape(input.shape)
+    return as_given(_reduce(x, d, spread, y, reduce, include_self), input)
 
 
 def check_slices(

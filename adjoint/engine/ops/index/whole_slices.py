@@ -12,10 +12,10 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import checked_scalar
-from adjoint.engine.ops.create.creation import FULL
+from adjoint.engine.ops.create.creation import full
 from adjoint.engine.ops.elementwise.condition import fitting
 from adjoint.engine.ops.elementwise.records import WHERE
-from adjoint.engine.ops.index.gather import at_least_1d
+from adjoint.engine.ops.index.gather import as_given, at_least_1d
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT, require_index, same_dtype
 from adjoint.engine.ops.index.scatter import check_slices, full_like
 from adjoint.engine.ops.shape.convert import lying_as
@@ -63,7 +63,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
         y = (y * alpha).to(input.dtype)
     x = at_least_1d(input)
     out = INDEX_PUT(x, y, picks, dims=(d,), accumulate=True, wrap=False)
-    return out.reshape(input.shape)
+    return as_given(out, input)
 
 
 @public(method=True, inplace=True, out=True)
@@ -72,7 +72,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     d, picks, y = check_slices("index_copy", input, dim, index, source, int64)
     x = at_least_1d(input)
     out = INDEX_PUT(x, y, picks, dims=(d,), accumulate=False, wrap=False)
-    return out.reshape(input.shape)
+    return as_given(out, input)
 
 
 @public(method=True, inplace=True, numbers="values")
@@ -100,14 +100,15 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     x = at_least_1d(input)
     size = x.shape[d]
     chosen = INDEX_PUT(
-        FULL(False, shape=(size,), dtype=bool_, device=input.device),
-        FULL(True, shape=tuple(picks.shape), dtype=bool_, device=input.device),
+        full((size,), False, dtype=bool_, device=input.device),
+        full(tuple(picks.shape), True, dtype=bool_, device=input.device),
         picks,
         dims=(0,),
         accumulate=False,
     )
-    mask = chosen.reshape((size, *(1,) * (x.ndim - d - 1)))
-    return WHERE(mask, filler, x).reshape(input.shape)
+    trailing = x.ndim - d - 1
+    mask = chosen.reshape((size, *(1,) * trailing)) if trailing else chosen
+    return as_given(WHERE(mask, filler, x), input)
 
 
 @public(method=True, out=True)

@@ -57,7 +57,7 @@ from adjoint.engine.tensor.tensor import (
     wrap,
 )
 from adjoint.engine.tensor.watching import doubt
-from adjoint.engine.tensor.writing.filling import copied_small
+from adjoint.engine.tensor.writing.filling import AS_TOLD, copied_small
 from adjoint.engine.tensor.writing.mutation import (
     SHARED,
     assign,
@@ -73,8 +73,6 @@ EVERYTHING = slice(None)
 MASKED = "masked_fill_"
 NUMBERS = (float, int, bool)
 DIRECT = {d: min(largest, PLAIN) for d, largest in LARGEST.items()}
-# Dtypes of NumPy's own to which a number is rounded once, whoever writes it.
-AS_TOLD = frozenset("?bBhHiIlLqQfdFD")
 # Whole numbers that a dtype holds as they are.
 HELD = {(int, d): range(iinfo(d).min, iinfo(d).max + 1) for d in DTYPES if d.category == INT} | {
     (bool, bool_): range(2)
@@ -135,6 +133,11 @@ def getitem(self: Tensor, key: Any) -> Any:
         if followed and (self._requires_grad or self._base is not None):
             HOOKS.attach(SLICE, (self,), params, out)
         return out
+    if followed_keys(self, key):
+        split = few.picks_of(key, len(array.shape))
+        if split is not None and split[2]:
+            shown, _, tensors, dims = split
+            return INDEX(self if shown is None else getitem(self, shown), *tensors, dims=dims)
     if isinstance(key, Tensor) and array.shape:
         if not key._array.shape:
             number = _with_numbers(self, key)
@@ -169,6 +172,17 @@ def getitem(self: Tensor, key: Any) -> Any:
         return x
     dims, indices = _indices(x, picks)
     return INDEX(x, *indices, dims=dims)
+
+
+def followed_keys(x: Tensor, key: Any) -> bool:
+    """Whether a key may be read as it is where nobody looks on, for operations of the tape."""
+    return (
+        key.__class__ is tuple
+        and x._array.__class__ is ndarray
+        and CONTEXT.plain
+        and CONTEXT.grad_enabled
+        and x.requires_grad
+    )
 
 
 def _number_of(k: Any) -> int | None:

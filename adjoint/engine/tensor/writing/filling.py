@@ -9,7 +9,7 @@ from numpy import ndarray
 
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import ShapeError
-from adjoint.engine.core.operations.public import method, public, write_small
+from adjoint.engine.core.operations.public import method, public, write_small, written_small
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.ops.common.arguments import checked_scalar
@@ -32,6 +32,8 @@ from adjoint.engine.tensor.writing.mutation import (
 )
 
 NO_PARAMETERS: dict[str, Any] = {}
+# Dtypes of NumPy's own to which a number is rounded once, whoever writes it.
+AS_TOLD = frozenset("?bBhHiIlLqQfdFD")
 _COPY, _FILL, _ZERO = (SmallCalls(name, into=True) for name in ("copy", "fill", "zero"))
 
 
@@ -165,7 +167,7 @@ def _zeros(target: Tensor) -> Tensor:
 @public(method=True, name="zero_")
 def zero_(input: Tensor) -> Tensor:
     """Overwrite with zeros."""
-    if write_small(_ZERO, _zeros, input, (), NO_PARAMETERS):
+    if written_small(_ZERO, input, (input,), NO_PARAMETERS, _zeros, (input,)):
         return input
     if 0 in input._array.strides and (once := without_repeats(input)) is not input:
         once.zero_()
@@ -186,7 +188,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     tensor([[3., 0.],
             [0., 3.]])
     """
-    shape = tuple(self.shape)
+    shape: tuple[int, ...] = tuple(self._array.shape)
     if len(shape) < 2:
         raise ShapeError("fill_diagonal_: dimensions must be larger than 1")
     if len(shape) > 2 and len(set(shape)) > 1:
@@ -200,7 +202,11 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     if array.__class__ is ndarray and len(shape) == 2 and array.flags.c_contiguous:
         columns = shape[1]
         steps = array.reshape(-1)[: columns * columns : columns + 1]
-        overwrite(self, steps, fill_value)
+        if array.dtype.char in AS_TOLD and array.flags.writeable:
+            steps[...] = fill_value
+            self._storage.version += 1
+        else:
+            overwrite(self, steps, fill_value)
         return self
     if array is not None:
         diagonal = self
@@ -224,12 +230,13 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 @method
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Overwrite the elements where `mask` holds, in order, by those of `source`."""
-    if is_tensor(mask) and is_tensor(source) and constants(self, mask, source):
+    if is_tensor(mask) and is_tensor(source) and constants(source):
         array, chosen, given = direct_array(self), mask._array, source._array
         apart = source._storage is not self._storage
         if (
             array.__class__ is ndarray
             and apart
+            and chosen.__class__ is given.__class__ is ndarray
             and chosen.dtype.char == "?"
             and chosen.shape == array.shape
             and given.dtype == array.dtype

@@ -217,6 +217,12 @@ def chosen_there(x: Array, mask: Array) -> Array | None:
 
 def put_where(target: Array, mask: Array, values: Array) -> bool:
     """Write values, in order, where a mask holds, to an array itself; False: there are too few."""
+    own = values.base is target.base is None and values is not target  # so no memory is shared
+    if not own and np.may_share_memory(target, values):
+        values = values.copy()
+    if own and 0 < mask.size <= values.size and mask.size < MANY_ASKED:
+        np.place(target, mask, values)  # sooner, and values are enough
+        return True
     count = np.count_nonzero(mask)
     if count > values.size:
         return False
