@@ -26,6 +26,7 @@ from adjoint.engine.autodiff.tape.packing import keep_overwritten, pack_saved
 from adjoint.engine.autodiff.tape.tape import attach
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.layout import strided
+from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, dispatch, overriding
 from adjoint.engine.core.operations.public import method
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
@@ -166,6 +167,31 @@ def _inputs(given: Any, name: str) -> list[Any]:
     return listed(given)
 
 
+def _taken_over(function: Any, of: Any, by: Any, cotangents: Any, **options: Any) -> Any:
+    """What tensors of classes with a `__torch_function__` make of a derivative; else `PASS`.
+
+    As in PyTorch the cotangents' classes have no say.
+    """
+    given = [_several(of), () if by is None else _several(by)]
+    if not OVERRIDES.active:
+        if not any(overriding((values,), {}) for values in given):
+            return PASS
+        OVERRIDES.enlist()  # the first value of a class of its own
+    if not overriding((*given[0], *given[1]), {}):
+        return PASS
+    if function is grad:
+        return dispatch(grad, tuple(given), {"grad_outputs": cotangents, **options})
+    inputs = None if by is None else given[1]
+    return dispatch(backward, (given[0],), {"grad_tensors": cotangents, **options, "inputs": inputs})
+
+
+def _several(given: Any) -> tuple[Any, ...]:
+    """What is differentiated, or by what, one by one."""
+    if isinstance(given, Mapping):
+        return tuple(given.values())
+    return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+
+
 def _edge_of(given: Any) -> Edge:
     """Where a tensor or edge that is differentiated by stands on the tape."""
     edge = innermost_edge(given)
@@ -182,6 +208,10 @@ def backward(
     inputs: Any = None,
 ) -> None:
     """Accumulate the gradients of `tensors` in the leaves' `.grad`."""
+    options: dict[str, Any] = {"retain_graph": retain_graph, "create_graph": create_graph}
+    taken = _taken_over(backward, tensors, inputs, grad_tensors, **options)
+    if taken is not PASS:
+        return
     roots = listed(tensors)
     if CONTEXT.levels and any(isinstance(level_of(t), (GradLevel, VmapLevel)) for t in roots):
         raise RuntimeError(
@@ -243,6 +273,17 @@ def grad(
     >>> ad.autograd.grad(x * x, {"x": x})
     {'x': tensor(6.)}
     """
+    options: dict[str, Any] = {
+        "retain_graph": retain_graph,
+        "create_graph": create_graph,
+        "only_inputs": only_inputs,
+        "allow_unused": allow_unused,
+        "is_grads_batched": is_grads_batched,
+        "materialize_grads": materialize_grads,
+    }
+    taken = _taken_over(grad, outputs, inputs, grad_outputs, **options)
+    if taken is not PASS:
+        return dict(zip(inputs, taken, strict=True)) if isinstance(inputs, Mapping) else taken
     if not only_inputs:
         warnings.warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To "

@@ -22,6 +22,7 @@ from adjoint.engine.core.layout import (
     preserve_format,
 )
 from adjoint.engine.core.operations.families import fit, linear
+from adjoint.engine.core.operations.overrides import ORDINARY
 from adjoint.engine.core.operations.public import (
     METHODS,
     call_small,
@@ -424,7 +425,8 @@ def _unless_it_is_there(convert_to: Callable[..., Any]) -> Callable[..., Any]:
                 return self
             array = getattr(wanted, "_array", None)
             if array.__class__ is ndarray and array.dtype is self._array.dtype:
-                return self
+                if wanted.__class__ in ORDINARY:  # none that takes functions over
+                    return self
         return convert_to(self, *args, **kwargs)
 
     return variant
