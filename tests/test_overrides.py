@@ -389,3 +389,39 @@ def test_keys_and_what_is_written_are_asked() -> None:
     x[0] = key
     assert Recording.asked == [ad.Tensor.__getitem__, ad.Tensor.__setitem__]
     assert x.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+class Noting(ad.Tensor):
+    """Notes what it is asked, and goes on as a tensor does."""
+
+    asked: list[str] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.asked.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+def test_conversions_ask_what_they_convert_to() -> None:
+    x = ad.arange(3.0)
+    for of in (Tagged, Noting):
+        other: Any = ad.zeros(2).as_subclass(of)
+        assert type(x.to(other)) is type(x.type_as(other)) is of
+        assert x.to(other).tolist() == [0, 1, 2]
+    duck: Any = Duck()
+    assert x.to(duck) == ("to", 2)
+    assert x.type_as(duck) == ("type_as", 2)
+
+
+def test_derivatives_ask_what_is_differentiated_and_by_what() -> None:
+    x: Any = ad.arange(3.0).as_subclass(Noting).requires_grad_()
+    (g,) = ad.autograd.grad((x * x).sum(), x)
+    assert type(g) is Noting
+    loss = (x * x).sum()
+    Noting.asked.clear()
+    ad.autograd.backward(loss)
+    assert Noting.asked == ["backward"]
+    assert x.grad.tolist() == [0, 2, 4]
+    y, duck = ad.ones(2, requires_grad=True), Duck()
+    assert ad.autograd.grad(y.sum(), duck) == ("grad", 2)
+    assert ad.autograd.grad(y.sum(), {"y": y})["y"].tolist() == [1, 1]

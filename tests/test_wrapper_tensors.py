@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from io import BytesIO
 from pathlib import Path
 from pickle import UnpicklingError
@@ -225,3 +226,42 @@ def test_writes_past_the_class_reach_it() -> None:
     x.mul_(5)
     ad.Tensor.div_(x, 3)
     assert x.elem.tolist() == [5.0, 5.0]
+
+
+def test_numbers_of_wrappers() -> None:
+    one, two = Held(ad.ones(())), Held(ad.tensor(2))
+    assert bool(one)
+    assert not Held(ad.zeros(1))
+    assert (int(two), float(one), complex(one), [5, 6, 7][two]) == (2, 1.0, 1 + 0j, 7)
+    assert ad.is_nonzero(one)
+    assert 2.0 in Held(ad.arange(3.0))
+    assert 7 not in Held(ad.arange(3.0))
+    with pytest.raises(RuntimeError, match="more than one value is ambiguous"):
+        bool(Held(ad.ones(2)))
+
+
+def test_results_into_wrappers_and_out_of_them() -> None:
+    x, held, plain = ad.arange(3.0), Held(ad.arange(3.0)), ad.zeros(3)
+    into = Held(ad.zeros(3))
+    for given in (held, x):
+        assert ad.add(ad.ones(3), given, out=into) is into
+        assert into.elem.tolist() == [1, 2, 3]
+    assert ad.add(held, held, out=plain) is plain
+    assert plain.tolist() == [0, 2, 4]
+    assert plain.copy_(held).tolist() == [0, 1, 2]
+    assert plain.add_(held).tolist() == [0, 2, 4]
+
+
+def test_copies_of_wrappers() -> None:
+    held = Held(ad.arange(3.0))
+    (other, same), data = copy.deepcopy([held, held]), held.data
+    assert same is other
+    assert (type(other), type(data)) == (Held, Held)
+    assert data.elem.tolist() == [0, 1, 2]
+    other.add_(1)
+    assert (held.elem.tolist(), other.elem.tolist()) == ([0, 1, 2], [1, 2, 3])
+    layer = nn.Linear(3, 1, bias=False)
+    layer.weight = nn.Parameter(Held(ad.ones(1, 3)))
+    twin = copy.deepcopy(layer)
+    assert twin.weight.requires_grad
+    assert twin(ad.ones(2, 3)).elem.tolist() == [[3], [3]]

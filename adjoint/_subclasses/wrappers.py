@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from numpy import array
+
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType, get_default_dtype
 from adjoint.engine.core.errors import CaptureError
@@ -30,6 +32,7 @@ from adjoint.utils._python_dispatch import arguments_of, overload_of
 
 # Methods that are no operation of a record, and go to a wrapper's class by their own names.
 NAMED = ("detach", "__setitem__", "item", "tolist", "numpy", "data_ptr", "untyped_storage")
+_COPY = OpOverload("aten::copy_.default", Tensor.copy_)
 # Methods that end like those that write, and change no elements.
 FLAGS = ("requires_grad_", "detach_", "share_memory_", "rename_")
 
@@ -129,6 +132,24 @@ class Wrappers:
     def written(name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An in-place operation that came past the class: `Tensor.add_(x, 1)`."""
         return _handing(name)(target, *args, **kwargs)
+
+    @staticmethod
+    def copied(target: Any, value: Any) -> None:
+        """Write to a tensor, or to what a wrapper stands for; one of the two is a wrapper."""
+        hand_over(_COPY, (restored(target), restored(value)), {})
+
+    @staticmethod
+    def cloned(x: Any) -> Any:
+        """A wrapper of its own, which stands for a copy."""
+        with CONTEXT.having(grad_enabled=False):
+            return restored(x).clone()
+
+    @staticmethod
+    def elements(x: Any) -> Any:
+        """What a wrapper's class says that the elements are, as an array."""
+        wrapper = restored(x)
+        values = wrapper.item() if x.numel() == 1 else wrapper.tolist()
+        return array(values).reshape(tuple(x.shape))
 
     @staticmethod
     def prepare(cls: type[Any]) -> None:

@@ -130,6 +130,8 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
         raise RuntimeError(NO_DEEPCOPY)
     if is_meta(self):
         return _copy_of_meta(self, memo)
+    if HOOKS.wrappers is not None and HOOKS.wrappers.among((self,)):
+        return _with_its_own(HOOKS.wrappers.cloned(self), self, memo)
     key = ("storage", id(self._storage))
     root = memo.get(key)  # type: ignore[call-overload]
     if root is None:
@@ -139,12 +141,17 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     window = _shown(self)
     with CONTEXT.having(grad_enabled=False):
         shown = root.detach() if window is None else _show(root, *window)
-    out = _finished(shown, type(self), self._requires_grad, {})
-    memo[id(self)] = out
-    grad = self.grad
+    return _with_its_own(_finished(shown, type(self), self._requires_grad, {}), self, memo)
+
+
+def _with_its_own(out: Tensor, source: Tensor, memo: dict[int, Any]) -> Tensor:
+    """A copy of a tensor, with copies of its gradient and attributes."""
+    out._requires_grad = source._requires_grad
+    memo[id(source)] = out
+    grad = source.grad
     if grad is not None:
-        meta_of(out).grad = deepcopy(grad, memo)
-    out.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        meta_of(out).grad = copy.deepcopy(grad, memo)
+    out.__dict__.update(copy.deepcopy(source.__dict__, memo))
     return out
 
 

@@ -101,6 +101,8 @@ def _is_view(self: Tensor) -> bool:
 def _get_data(self: Tensor) -> Tensor:
     """The same elements, off the tape and with a version of its own: writes go unseen."""
     storage = self._storage
+    if HOOKS.wrappers is not None and HOOKS.wrappers.among((self,)):
+        return HOOKS.wrappers.restored(self).detach()
     if CONTEXT.capture is not None or storage.level is not None or storage.trace is not None:
         return self.detach()
     if counts_data(storage):

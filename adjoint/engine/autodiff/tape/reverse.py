@@ -182,7 +182,9 @@ def _taken_over(function: Any, of: Any, by: Any, cotangents: Any, **options: Any
     if function is grad:
         return dispatch(grad, tuple(given), {"grad_outputs": cotangents, **options})
     inputs = None if by is None else given[1]
-    return dispatch(backward, (given[0],), {"grad_tensors": cotangents, **options, "inputs": inputs})
+    return dispatch(
+        backward, (given[0],), {"grad_tensors": cotangents, **options, "inputs": inputs}
+    )
 
 
 def _several(given: Any) -> tuple[Any, ...]:

@@ -424,9 +424,9 @@ def _unless_it_is_there(convert_to: Callable[..., Any]) -> Callable[..., Any]:
             if is_cpu(wanted):
                 return self
             array = getattr(wanted, "_array", None)
-            if array.__class__ is ndarray and array.dtype is self._array.dtype:
-                if wanted.__class__ in ORDINARY:  # none that takes functions over
-                    return self
+            of_its_dtype = array.__class__ is ndarray and array.dtype is self._array.dtype
+            if of_its_dtype and wanted.__class__ in ORDINARY:  # none that takes functions over
+                return self
         return convert_to(self, *args, **kwargs)
 
     return variant

@@ -37,6 +37,8 @@ def elements(x: Tensor, name: str, remedy: str) -> Any:
     """The elements as an array on the host, or an error that says why there are none."""
     array = known(x)
     if array is None:
+        if HOOKS.wrappers is not None and HOOKS.wrappers.among((x,)):
+            return HOOKS.wrappers.elements(x)
         raise unknown(x, name, remedy)
     return HOOKS.array.to_host(array)
 

@@ -200,6 +200,9 @@ def _fits(source: Any, target: Any) -> bool:
 
 def _copy_elements(target: Tensor, value: Tensor) -> None:
     if type(target._array) is Window or type(value._array) is Window:
+        if HOOKS.wrappers is not None and HOOKS.wrappers.among((target, value)):
+            HOOKS.wrappers.copied(target, value)
+            return
         if is_meta(target):
             target._storage.version += 1
             return
