@@ -385,6 +385,34 @@ def check_few_read() -> None:
     assert there[1:, 2].tolist() == x[1:, 2].tolist()
 
 
+def check_equal() -> None:
+    """Whether tensors are equal, or close, is what the CPU says."""
+    nan, inf = float("nan"), float("inf")
+    rows = ([1.0, 2.0], [1.0, 2.00001], [1.0, nan], [inf, -inf], [inf, inf], [-0.0, 0.0])
+    for dtype in (ad.float32, ad.bfloat16):
+        for one in rows:
+            for other in rows:
+                here = [ad.tensor(x, dtype=dtype) for x in (one, other)]
+                there = [x.to("cuda") for x in here]
+                assert ad.equal(*there) is ad.equal(*here), (one, other)
+                for how in ({}, {"equal_nan": True}, {"rtol": 0.0, "atol": 0.0}, {"rtol": 1.0}):
+                    assert ad.allclose(*there, **how) is ad.allclose(*here, **how), (
+                        one,
+                        other,
+                        how,
+                    )
+    x = numbers(3000).to("cuda").requires_grad_()
+    y = x.detach().clone()
+    assert ad.equal(x, y)
+    y[2999] += 1
+    assert not ad.equal(x, y)
+    assert not ad.allclose(x.reshape(50, 60).t(), y.reshape(50, 60).t())
+    for shapes in (((0,), (0,)), ((2, 0), (1, 0)), ((3, 1), (1, 4)), ((), (3,))):
+        a, b = (ad.ones(shape, device="cuda") for shape in shapes)
+        assert ad.allclose(a, b)
+        assert ad.equal(a, b) is (shapes[0] == shapes[1])
+
+
 def check_grids() -> None:
     """Views of several tensors at once, some of which show parts of others."""
     rows = [numbers(9).to("cuda") for _ in range(2)]
@@ -619,6 +647,7 @@ def main() -> None:
     check_multiples()
     check_picking()
     check_few_read()
+    check_equal()
     check_grids()
     check_subscripts()
     check_statistics()

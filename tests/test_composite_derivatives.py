@@ -292,6 +292,8 @@ WITHIN = {
     "batched",
     "alpha_dropout",  # of eager mode on a GPU: tests/launches_on_a_gpu.py
     "bernoulli_drawn",  # the same
+    "all_close",  # truths
+    "all_equal",
     "checked_binary_cross_entropy",
     "root_of_sums",  # of Euclidean distances, as are the squares
     "row_squares",

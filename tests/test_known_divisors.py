@@ -16,6 +16,7 @@ from adjoint.engine.backends.registers.math.known_divisors import (
     proved_parts,
     quotient,
 )
+from adjoint.engine.compiler.loops.ir import Op, divides
 from tests.native_code import native
 
 DTYPES = {"f32": np.float32, "f64": np.float64}
@@ -147,3 +148,40 @@ def test_compiled_quotients(dtype: str) -> None:
         wide = ad.float64 if kind is ad.float64 else ad.float32
         want = ad.tensor(divided(x.to(wide).numpy(), c)).to(kind)
         assert ad.equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", [ad.uint8, ad.int8, ad.int32, ad.int64])
+def test_whole_numbers_by_a_number(dtype: ad.DType) -> None:
+    """Quotients and remainders, at the ends too; of a divisor that is zero in the dtype, no more."""
+    limits = ad.iinfo(dtype)
+    ends = [limits.min, limits.min + 1, limits.max]
+    values = [*ends, *range(0 if limits.min == 0 else -60, 100)] * 20
+    x = ad.tensor(values, dtype=dtype)
+    size = 1 << limits.bits
+
+    def wrapped(n: int) -> int:
+        return (n - limits.min) % size + limits.min
+
+    for c in (7, 1, 100) if limits.min == 0 else (7, -3, 1, -1, 100):
+        run = ad.compile(lambda x, c=c: (x // c, x % c, x.fmod(c)))
+        towards_zero = [abs(n) % abs(c) * (-1 if n < 0 else 1) for n in values]
+        wants = [wrapped(n // c) for n in values], [n % c for n in values], towards_zero
+        for got, again, want in zip(run(x), (x // c, x % c, x.fmod(c)), wants, strict=True):
+            assert got.tolist() == again.tolist() == want, c
+    for call in (lambda: ad.compile(lambda x: x % 0)(x), lambda: x // 0):
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            call()
+
+
+def test_divisors_that_are_known_are_not_looked_at() -> None:
+    def operation(name: str, value: object, compute: str) -> Op:
+        args = (("v", 0), ("c", value) if value is not None else ("v", 1))
+        return Op("point", name, args, (), compute, compute, full=False, stage=0)
+
+    known = [("floor_divide", 7, "int64"), ("remainder", -1, "int8"), ("fmod", 255, "uint8")]
+    others = [
+        ("floor_divide", 0, "int64"), ("remainder", 256, "uint8"), ("fmod", None, "int32"),
+        ("trunc_divide", True, "int32"), ("floor_divide", 1 << 32, "int32"),
+    ]  # fmt: skip
+    assert [divides(operation(*case)) for case in known] == [True] * len(known)
+    assert [divides(operation(*case)) for case in others] == [False] * len(others)

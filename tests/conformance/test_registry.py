@@ -38,7 +38,7 @@ ELSEWHERE = frozenset(
     "embedding_bag_whole embedding_bag_spread "  # the same: tests/test_bags_cuda.py
     "add_scaled add_to_channels "  # the same: tests/test_small_calls_on_a_gpu.py
     "bernoulli_drawn sloped alpha_dropout kept_by_alpha_dropout "  # the same: tests/launches_on_a_gpu.py
-    "checked_binary_cross_entropy row_squares root_of_sums "  # the same
+    "checked_binary_cross_entropy row_squares root_of_sums all_close all_equal "  # the same
     "poisson_drawn standard_gamma_drawn "  # the same: tests/launches_on_a_gpu.py
     "rfft_several one_hot_there repeated "  # the same: tests/test_more_calls_cuda.py
     "biased_convolution biased_convolution_transpose "  # the same: tests/convolutions_on_a_gpu.py

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.dtype import DType, named
 from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import REGISTRY
 
@@ -38,6 +38,15 @@ def can_fail(name: str, compute: str) -> bool:
     """
     fails = REGISTRY[name].fails if name in REGISTRY else ""
     return fails == "values" or (fails == "divisor" and "int" in compute)
+
+
+def divides(op: Op) -> bool:
+    """Whether an operation that fails by its divisor has a number for it that is none of zero."""
+    if REGISTRY[op.name].fails != "divisor":
+        return False
+    kind, value = op.args[1]
+    bits = 8 * named(op.compute).itemsize
+    return bool(kind == "c" and type(value) is int and value & ((1 << bits) - 1))
 
 
 @dataclass(eq=False, slots=True)
@@ -121,7 +130,7 @@ class Form:
         for k, op in enumerate(self.ops):
             if op.kind == LOAD:
                 checks += [(k, j) for j in range(len(op.args) - 1)]
-            elif op.kind == POINT and can_fail(op.name, op.compute):
+            elif op.kind == POINT and can_fail(op.name, op.compute) and not divides(op):
                 checks.append((k, 0))
         return checks
 

@@ -9,7 +9,8 @@ from numpy import ndarray
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.errors import DTypeError
-from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.families import composite, elementwise
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.state.context import CONTEXT
@@ -202,6 +203,10 @@ def isclose(
     tensor([ True, False])
     """
     _check_close("isclose", input, other, rtol, atol)
+    return _close(input, other, rtol, atol, equal_nan)
+
+
+def _close(input: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool) -> Tensor:
     close = EQ(input, other)
     if equal_nan and input.dtype.is_inexact:
         close = close | (ISNAN(input) & ISNAN(other))
@@ -211,6 +216,26 @@ def isclose(
         input, other = input.to(dt.float64), other.to(dt.float64)
     distance = (input - other).abs()
     return close | (ISFINITE(distance) & (distance <= atol + (rtol * other).abs()))
+
+
+# Whether all are, which a GPU says by one program.
+ALL_CLOSE = composite(
+    "all_close",
+    lambda x, y, rtol, atol, equal_nan: _close(x, y, rtol, atol, equal_nan).all(),
+    None,
+    None,
+    operands=("x", "y"),
+    fragment="device",
+)
+ALL_EQUAL = composite(
+    "all_equal", lambda x, y: EQ(x, y).all(), None, None, operands=("x", "y"), fragment="device"
+)
+
+
+def _are_there(input: Tensor, other: Tensor) -> bool:
+    """Whether both are a GPU's, and nothing is going on that programs do not know."""
+    x, y = input._array, other._array
+    return CONTEXT.settled and x.__class__ in DEVICE_LAYOUTS and y.__class__ in DEVICE_LAYOUTS
 
 
 @public(method=True)
@@ -224,7 +249,11 @@ def allclose(
         >>> ad.allclose(ad.tensor([1.0]), ad.tensor([1.0 + 1e-7]))
         True
     """
-    return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
+    _check_close("allclose", input, other, rtol, atol)
+    if _are_there(input, other):
+        how = {"rtol": float(rtol), "atol": float(atol), "equal_nan": bool(equal_nan)}
+        return bool(ALL_CLOSE(input, other, **how).item())
+    return bool(_close(input, other, rtol, atol, equal_nan).all().item())
 
 
 def _few_are_equal(x: Any, y: Any) -> bool:
@@ -263,4 +292,6 @@ def equal(input: Tensor, other: Tensor) -> bool:
     require_tensors("equal", input, other)
     if input.shape != other.shape:
         return False
+    if _are_there(input, other):
+        return bool(ALL_EQUAL(input, other).item())
     return bool((input == other).all().item())

@@ -125,11 +125,18 @@ def int_fmod(x: V, y: V) -> V:
     return x - _quotient(x, y, "fmod") * y
 
 
+def is_known(y: V) -> bool:
+    """Whether a divisor is a number other than zero in its kind (`compiler.loops.ir.divides`)."""
+    return type(y.number) is int and bool(y.number & ((1 << int(y.kind[1:])) - 1))
+
+
 def _quotient(x: V, y: V, name: str) -> V:
     """Integer quotient towards zero; a zero divisor is a fault, and -2**(n-1) / -1 wraps around."""
-    zero = y.eq(0)
-    x.code.faults.append((zero, ZERO_DIVISION.format(name)))
-    safe = select(zero, y.like(1), y)
+    safe = y
+    if not is_known(y):
+        zero = y.eq(0)
+        x.code.faults.append((zero, ZERO_DIVISION.format(name)))
+        safe = select(zero, y.like(1), y)
     if not is_signed(x.kind):
         return x.quotient(safe)
     minus = safe.eq(-1)
