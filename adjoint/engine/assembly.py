@@ -498,7 +498,7 @@ HOOKS.straight = StraightLater()
 
 def small_rows(*args: Any) -> Any:
     """A small graph as rows of words; loads what writes them."""
-    brought("adjoint.engine.backends.llvm.small.order")
+    brought("adjoint.engine.backends.llvm.small.order.rows")
     brought("adjoint.engine.backends.llvm.small.matrices")
     return brought("adjoint.engine.backends.llvm.small.images").written(*args)
 
@@ -512,6 +512,8 @@ def later(module: str, function: str) -> Callable[..., Any]:
 
 
 HOOKS.note_call = SmallCallsLater().note
+HOOKS.note_taped = later("adjoint.engine.graph.higher.on_tape", "note")
+HOOKS.taped_entry = later("adjoint.engine.backends.llvm.small.rows", "taped_entry")
 HOOKS.vjp = later("adjoint.engine.autodiff.transforms.gradient", "vjp")
 HOOKS.pull_on_tape = later("adjoint.engine.graph.higher.rules", "pull_on_tape")
 HOOKS.compile_operation = later("adjoint.engine.backends.llvm.program.native", "compile_operation")

@@ -1,6 +1,7 @@
 """Calls with the order of arguments that PyTorch had first, and still takes: `x.add_(0.1, y)`.
 
-The number comes before the tensors it scales. Looked at only when a call failed.
+The number comes before the tensors it scales. And those with NumPy's rarer names of arguments. Both
+are looked at only when a call failed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ SCALED = {
     "addcdiv": ("value", 2),
 }
 PRODUCTS = frozenset({"addmm", "addmv", "addr", "addbmm", "baddbmm"})
+# NumPy's rarer names for arguments, which PyTorch accepts as well.
+NUMPY_NAMES = {"x": "input", "a": "input", "x1": "input", "x2": "other"}
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -56,3 +59,15 @@ def _product(args: tuple[Any, ...]) -> Call | None:
     if len(tensors) != 3 or places not in wanted:
         return None
     return tensors, dict(zip(("beta", "alpha"), numbers, strict=False))
+
+
+def in_our_names(names: tuple[str, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Keywords with NumPy's rarer names replaced; None if there are none that can be."""
+    renamed = {
+        theirs: ours
+        for theirs, ours in NUMPY_NAMES.items()
+        if theirs in kwargs and theirs not in names and ours in names and ours not in kwargs
+    }
+    if len(set(renamed.values())) != len(renamed):
+        return None
+    return {renamed.get(name, name): value for name, value in kwargs.items()} if renamed else None

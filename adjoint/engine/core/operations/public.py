@@ -21,7 +21,7 @@ from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations.autocast import FUNCTIONS
 from adjoint.engine.core.operations.dispatch import for_inference, mark_for_inference
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
-from adjoint.engine.core.operations.older import SCALED, modern
+from adjoint.engine.core.operations.older import SCALED, in_our_names, modern
 from adjoint.engine.core.operations.overrides import (
     OVERRIDES,
     PASS,
@@ -38,6 +38,7 @@ from adjoint.engine.core.operations.small_calls import (
     SmallCalls,
     is_heard,
     is_looked_at,
+    is_looked_at_on_tape,
     small_calls,
 )
 from adjoint.engine.core.state import switches
@@ -159,19 +160,6 @@ def prop(fn: F) -> F:
 
 # NumPy's names for arguments, which PyTorch accepts as well.
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
-_RARE_NUMPY_NAMES = {"x": "input", "a": "input", "x1": "input", "x2": "other"}
-
-
-def _in_our_names(names: tuple[str, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """Keywords with NumPy's rarer names replaced; None if there are none that can be."""
-    renamed = {
-        theirs: ours
-        for theirs, ours in _RARE_NUMPY_NAMES.items()
-        if theirs in kwargs and theirs not in names and ours in names and ours not in kwargs
-    }
-    if len(set(renamed.values())) != len(renamed):
-        return None
-    return {renamed.get(name, name): value for name, value in kwargs.items()} if renamed else None
 
 
 def _adapted(
@@ -216,7 +204,7 @@ def _adapted(
 
     @functools.wraps(fn)
     def variant(*args: Any, **kwargs: Any) -> Any:
-        if small is not None and small.small:
+        if small is not None and (small.small or small.taped):
             try:
                 result = HOOKS.meet_public(small, args, kwargs)
             except Exception as error:  # as it is, it succeeds or says what is wrong
@@ -305,7 +293,7 @@ def _adapted(
                 written = modern(base, args, kwargs)
                 if written is not None:
                     return variant(*written[0], **written[1], **into_it)
-                respelt = _in_our_names(names, kwargs)
+                respelt = in_our_names(names, kwargs)
                 if respelt is not None:
                     return variant(*args, **respelt, **into_it)
                 raise
@@ -472,8 +460,10 @@ def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], given: dict[st
         and len(operands) > small.joins
         and getattr(operands[small.joins], "_requires_grad", False)
         and CONTEXT.grad_enabled
-    ):
-        return None  # as native code would find; one that comes later is left to it
+    ):  # as native code would find; one that comes later is left to it
+        if is_looked_at_on_tape(small):
+            HOOKS.note_taped(small, operands, given, lambda: fn(*args, **given))
+        return None
     if "device" in kwargs:  # it is `HERE`, where programs are
         kwargs = {name: x for name, x in kwargs.items() if name != "device"}
     if small.draws and "generator" in kwargs:
@@ -498,7 +488,11 @@ def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], given: dict[st
         if plain is kwargs:
             break
         kwargs = plain  # once more, with all tensors among the operands
-    if is_looked_at(small):
+    followed = [isinstance(x, TensorBase) and is_followed(x) for x in operands]
+    if small.off_tape and CONTEXT.grad_enabled and any(followed):
+        if is_looked_at_on_tape(small):
+            HOOKS.note_taped(small, operands, given, lambda: fn(*args, **given))
+    elif is_looked_at(small):
         noted = (small, operands, kwargs, lambda: fn(*args, **given))
         if CONTEXT.inferring:
             for_inference(HOOKS.note_call, noted, {}, operands)

@@ -407,6 +407,8 @@ class Hooks:
     # What native code shows such a chain by (Note [views by words]): backends.llvm.small
     small_views: Callable[..., Any] = _unset
     note_call: Callable[..., Any] = _unset  # one that no program fits: graph.eager.small_calls
+    note_taped: Callable[..., Any] = _unset  # the same on the tape: graph.higher.on_tape
+    taped_entry: Callable[..., Any] = _unset  # what that is found by: backends.llvm.small
     note_on_device: Callable[..., Any] = _unset  # the same on a GPU: graph.eager.device_calls
     note_straight: Callable[..., Any] = _unset  # one that is run straight: the same folder
     note_making: Callable[..., Any] = _unset  # of numbers alone there: graph.eager.device_made

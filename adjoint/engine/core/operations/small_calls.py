@@ -231,13 +231,23 @@ def is_heard(calls: SmallCalls) -> bool:
     return seen <= FIRST_HEARD or (seen * _GOLDEN % _WORD) * EVERY < _WORD
 
 
+RARELY = 64  # calls on the tape, of which one is looked at where none came to one operation
+
+
+def is_looked_at_on_tape(calls: SmallCalls) -> bool:
+    """The same of a call on the tape, which most functions have in a few kinds."""
+    if not is_looked_at(calls):
+        return False
+    return bool(calls.taped) or calls.seen <= FIRST or not calls.seen % RARELY
+
+
 class SmallCalls:
     """The programs of a public function, and how often it was called without one."""
 
     __slots__ = (
         "creates", "draws", "goes_straight", "into", "joins", "kind", "makes", "may_write", "met",
         "name", "off_tape", "on_cpu", "on_device", "rebuild", "seen", "seen_straight", "seen_there",
-        "small", "spreads", "straight", "unfollowed",
+        "small", "spreads", "straight", "taped", "unfollowed",
     )  # fmt: skip
 
     def __init__(self, name: str, *, into: bool = False) -> None:
@@ -253,6 +263,7 @@ class SmallCalls:
         self.makes, self.goes_straight = name in MAKING, name in STRAIGHT
         self.small: tuple[Any, ...] = ()  # as native code compares them (Note [meeting])
         self.met: tuple[Any, ...] = ()  # the same on a GPU (Note [met launches])
+        self.taped: tuple[Any, ...] = ()  # the same of calls on the tape (Note [one operation])
         self.straight: tuple[Any, ...] = ()  # the same of calls there (Note [calls heard before])
         self.kind: Any = None  # what several results come in
         self.rebuild: Callable[[Any], Any] = tuple  # makes it of them

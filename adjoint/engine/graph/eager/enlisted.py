@@ -10,6 +10,7 @@ from adjoint.engine.core.operations.listing import with_entry
 Owned = tuple[Any, Sequence[Any], dict[str, Any], Any]  # record or rules, and what they were given
 _owners: set[Any] = set()
 _straight: set[Any] = set()
+_taped: set[Any] = set()
 
 
 def enlist(owner: Any, entry: Any) -> None:
@@ -30,11 +31,20 @@ def enlist_straight(calls: Any, entry: Any) -> None:
     _straight.add(calls)
 
 
+def enlist_taped(calls: Any, entry: Any) -> None:
+    """The same of a call on the tape that comes to one operation (Note [one operation])."""
+    calls.taped = with_entry(calls.taped, entry)
+    _taped.add(calls)
+
+
 def forget() -> None:
     """Have native code find none."""
     for owner in _owners:
         owner.small = owner.met = ()
     for calls in _straight:
         calls.straight = ()
+    for calls in _taped:
+        calls.taped = ()
+    _taped.clear()
     _straight.clear()
     _owners.clear()

@@ -10,7 +10,8 @@ Note [asked first]
     Whether a public function's call may be met at all takes Python longer to ask than native code
     takes to meet it. So `meet_public` asks: that nobody overrides or listens, that the context is
     plain, that new tensors are the CPU's, that the tape follows no first operand of a function that
-    has no programs on it. Then it does as `meet_call`. What it does not know (inference mode, an
+    has no programs on it. Then it does as `meet_call`; where the tape follows an operand, as
+    `meet_taped` (Note [one operation]). What it does not know (inference mode, an
     argument by name that is a tensor, a device that is told) it leaves to `call_small`, which
     asks all of it again.
 """
@@ -130,7 +131,7 @@ def offsets() -> tuple[int, int] | None:
 
 
 # What `meet_public` reads of a function's programs, and of those who take functions over.
-ASKED = ("small", "joins", "off_tape", "unfollowed")
+ASKED = ("small", "taped", "joins", "off_tape", "unfollowed")
 # Of the context, by name: what it is where a thread has set nothing is in `Context`.
 FIELDS = ("plain", "grad_enabled", "device")
 
@@ -305,9 +306,6 @@ followed:
 tensor:
   %free = call i1 @is_free(ptr %x, i1 false)
   br i1 %free, label %meet, label %taken
-taken:
-  call void @Py_DecRef(ptr %operands)
-  br label %none
 meet:
   %listed = call ptr @held(ptr %small, i64 {at["small"]})
   call void @Py_IncRef(ptr %listed)
@@ -318,9 +316,37 @@ meet:
   store ptr %operands, ptr %operandsAt
   store ptr %params, ptr %namedAt
   store ptr %taped, ptr %tapedAt
-  %out = call ptr @meet_call(ptr %self, ptr %asked, i64 4)
-  call void @Py_DecRef(ptr %operands)
+  %met = call ptr @meet_call(ptr %self, ptr %asked, i64 4)
   call void @Py_DecRef(ptr %listed)
+  %unmet = icmp eq ptr %met, %absent
+  %again = and i1 %unmet, %looked.at
+  br i1 %again, label %again.taken, label %done
+again.taken:
+  call void @Py_DecRef(ptr %met)
+  br label %taken
+taken:
+  %known = call ptr @held(ptr %small, i64 {at["taped"]})
+  %many = call i64 @PyTuple_Size(ptr %known)
+  %unknown = icmp eq i64 %many, 0
+  br i1 %unknown, label %drop, label %meet.taped
+drop:
+  call void @Py_DecRef(ptr %operands)
+  br label %none
+meet.taped:
+  call void @Py_IncRef(ptr %known)
+  %tapedOperandsAt = getelementptr ptr, ptr %asked, i64 1
+  %tapedNamedAt = getelementptr ptr, ptr %asked, i64 2
+  %tapedRestAt = getelementptr ptr, ptr %asked, i64 3
+  store ptr %known, ptr %asked
+  store ptr %operands, ptr %tapedOperandsAt
+  store ptr %params, ptr %tapedNamedAt
+  store ptr %absent, ptr %tapedRestAt
+  %found = call ptr @meet_taped(ptr %self, ptr %asked, i64 4)
+  call void @Py_DecRef(ptr %known)
+  br label %done
+done:
+  %out = phi ptr [%met, %meet], [%found, %meet.taped]
+  call void @Py_DecRef(ptr %operands)
   ret ptr %out
 }}"""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from adjoint.engine.backends.llvm.ir.machine import this_machine
-from adjoint.engine.backends.llvm.small import order_loops
+from adjoint.engine.backends.llvm.small.order import loops as order_loops
 
 _MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 MOVES = ("copy", "select", "gather", "scatter", "position", "need", "count")

@@ -28,6 +28,7 @@ from adjoint.engine.backends.llvm.small import (
     meeting,
     noting,
     pulling,
+    taped,
     viewing,
 )
 from adjoint.engine.core.operations.record import HOOKS
@@ -344,8 +345,10 @@ def _native() -> SmallCode | None:
     if tensors and offsets and places and asked and makers:
         parts += [calling.text(*offsets), noting.text(places), noting.calls_text()]
         parts += [pulling.text(places), calling.asked_text(asked), viewing.followed_text()]
+        parts.append(taped.text())
         symbols |= {"tensor_of": tensors.tensor_of, "false": id(False), "true": id(True), **makers}
         symbols |= noting.symbols(object_new()) | pulling.symbols() | calling.asked_symbols()
+        symbols |= taped.symbols()
         symbols["ndarray"] = id(np.ndarray)
         names += ["meet_call", "meet_into", *noting.NAMES, *pulling.NAMES, "meet_public"]
     code = library.linked("small rows", "\n".join(parts), symbols)

@@ -516,6 +516,18 @@ def entry_of(
     return called(kernels, operands, params, single)
 
 
+def taped_entry(
+    step: tuple[Any, ...], operands: Sequence[Any], params: dict[str, Any], pattern: int
+) -> tuple[Any, ...] | None:
+    """What `meet_taped` compares and does (Note [one operation])."""
+    described = wanted_and_slots(operands, params)
+    if described is None:
+        return None
+    wanted, slots, alive = described
+    literals = literals_of(operands, slots)
+    return None, wanted, literals, (*params,), (*params.values(),), pattern, step, alive
+
+
 def called(
     function: Callable[..., Any],
     operands: Sequence[Any],

@@ -13,9 +13,9 @@ import numpy as np
 
 from adjoint.engine.backends.array.kernels.order import ties
 from adjoint.engine.backends.array.kernels.order.search import FEW
-from adjoint.engine.backends.llvm.small import order_loops
 from adjoint.engine.backends.llvm.small.operations import pick, reduce, select, ufunc_of, without
-from adjoint.engine.backends.llvm.small.order_loops import DESCENDING, DISTINCT
+from adjoint.engine.backends.llvm.small.order import loops as order_loops
+from adjoint.engine.backends.llvm.small.order.loops import DESCENDING, DISTINCT
 from adjoint.engine.backends.llvm.small.rows import Array, NoRow, RowWriter, Spot, writes
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.ops.elementwise import rounding
