@@ -264,7 +264,8 @@ def _check_classes(name: str, input: Tensor, target: Any, weight: Any) -> Tensor
             f"{name}: expected weight of the input's dtype {input.dtype.name}, received "
             f"{weight.dtype.name}"
         )
-    return target.to(int64).reshape(wanted)
+    classes = target.to(int64)
+    return classes if tuple(classes.shape) == tuple(wanted) else classes.reshape(wanted)
 
 
 @public(namespaces=FUNCTIONAL, numbers="values")
