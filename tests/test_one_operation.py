@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations import small_calls as watching
 from adjoint.engine.core.operations.listing import every
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.operations.small_calls import SmallCalls
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.eager import enlisted
 from adjoint.engine.graph.higher import on_tape
@@ -122,6 +125,35 @@ def test_they_are_met() -> None:
     assert known >= set("topk max cat layer_norm matmul softmax".split())
     steps = [entry[6] for calls in enlisted._taped for entry in every(calls.taped)]
     assert {step[0].name for step in steps} >= {"largest", "extreme", "cat", "layer_norm", "matmul"}
+
+
+def test_an_interrupt_leaves_the_doors_as_they_were() -> None:
+    before = HOOKS.run, HOOKS.array.to_host, CONTEXT.every_field()
+    for number in range(2000):
+        left = number
+
+        def interrupt(frame: Any, event: str, given: Any) -> None:
+            nonlocal left
+            if event == "call":
+                left -= 1
+                if left < 0:
+                    raise KeyboardInterrupt
+
+        on_tape.BY_KIND.clear()
+        x = ad.ones(2, 3, requires_grad=True)
+        given = (x,), {}, lambda: x.max(1)  # noqa: B023, called before the next one is there
+        sys.setprofile(interrupt)
+        try:
+            on_tape.note(SmallCalls("max"), *given)
+            if left >= 0:
+                break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        assert (HOOKS.run, HOOKS.array.to_host, CONTEXT.every_field()) == before
+        assert not on_tape.LISTENING.locked()
+    assert number > 20
 
 
 def test_what_is_written_to_is_no_such_call() -> None:

@@ -113,11 +113,16 @@ def note(
         enlisted.enlist(calls, entry)
 
 
-def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """What decides the program of a call; None where it cannot have one."""
+def kind_of(
+    calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any], of_any_size: bool = False
+) -> Any:
+    """What decides the program of a call; None where it cannot have one.
+
+    `of_any_size`: how many elements tensors have, and whether the tape follows them, is not asked.
+    """
     kind: list[Any] = [calls]
     tensors: list[int] = []
-    any_size = calls.name in VIEWING or calls.name in drawn.FILLING
+    any_size = of_any_size or calls.name in VIEWING or calls.name in drawn.FILLING
     for x in operands:
         if isinstance(x, Tensor):
             array = x._array

@@ -16,6 +16,7 @@ Note [one operation]
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,8 +26,9 @@ from adjoint.engine.core.operations.public import is_followed
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.small_calls import CREATING, DRAWING, VIEWING, SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.eager.device_straight import has_tensor, listening
+from adjoint.engine.graph.eager.device_straight import LISTENING, Heard, has_tensor
 from adjoint.engine.graph.eager.enlisted import enlist_taped
+from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.eager.small_calls import (
     KEPT,
     MOST,
@@ -55,8 +57,7 @@ def note(
     tensors = [x for x in operands if isinstance(x, Tensor)]
     if any(x._array.size > MOST for x in tensors):
         return
-    with CONTEXT.having(grad_enabled=False):
-        kind = kind_of(calls, operands, params)
+    kind = kind_of(calls, operands, params, of_any_size=True)
     if kind is None:
         return
     pattern = pattern_of(tensors)
@@ -122,8 +123,7 @@ def step_of(
     if straight_program(tensors, call, of_call=True) is None:
         return None
     versions = [x._storage.version for x in tensors]
-    with listening() as log:
-        wanted = call()
+    wanted, log = heard(call)
     if [x._storage.version for x in tensors] != versions or len(log) != 1:
         return None
     record, given, params, out = log[0]
@@ -142,6 +142,48 @@ def step_of(
     if not HOOKS.same_arrays(arrays, [x._array for x in outs]):
         return None
     return record, sources, dict(params), picks
+
+
+def heard(call: Callable[[], Any]) -> tuple[Any, list[Heard]]:
+    """What a call gives, and the operations it ran that no other one runs.
+
+    `Unfit` where elements were read, or an operation was kept from the tape. What is changed for
+    that is put back by statements alone, between which no interrupt comes.
+    """
+    log: list[Heard] = []
+    thread, depth, unheard = threading.get_ident(), [0], [0]
+    before, to_host, taped = HOOKS.run, HOOKS.array.to_host, CONTEXT.grad_enabled
+
+    def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if threading.get_ident() != thread:
+            return before(record, operands, params)
+        unheard[0] += not depth[0] and CONTEXT.grad_enabled is not taped
+        depth[0] += 1
+        try:
+            out = before(record, operands, params)
+        finally:
+            depth[0] -= 1
+        if not depth[0]:
+            log.append((record, operands, params, out))
+        return out
+
+    def read(array: Any) -> Any:
+        unheard[0] += threading.get_ident() == thread and not depth[0]
+        return to_host(array)
+
+    if not LISTENING.acquire(blocking=False):
+        raise Unfit  # another thread listens: another time
+    try:
+        HOOKS.run = run
+        HOOKS.array.to_host = read
+        wanted = call()
+    finally:
+        HOOKS.run = before
+        HOOKS.array.to_host = to_host
+        LISTENING.release()
+    if unheard[0]:
+        raise Unfit
+    return wanted, log
 
 
 def is_alone(record: Record) -> bool:
