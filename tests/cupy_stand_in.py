@@ -334,6 +334,7 @@ class InterpretedGpu:
 
         self.is_run = is_run
         self.launched = 0
+        self.asked: list[str] = []  # kernels that nobody waits for
         self.functions: dict[str, int] = {}  # of kernels, by name
         self.empty = CupyArray
         self.faults = FaultBoard(self)
@@ -464,6 +465,9 @@ class InterpretedGpu:
             KERNELS.append(self.kernel(name, work))
             self.functions[name] = len(KERNELS) - 1
         return launching.PlainLaunch(self.functions[name], *work.grid, 32, 0, ())
+
+    def ask(self, works: Any) -> None:
+        self.asked += [name for name, work, _, _ in works if hasattr(work, "source")]
 
     def workspace_on(self, stream: int) -> int:
         return WORKSPACE

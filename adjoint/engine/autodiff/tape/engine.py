@@ -206,6 +206,8 @@ class Backward:
         apart = apart and capture is None and level is None
         apart = apart and not (CONTEXT.grad_enabled or CONTEXT.levels)
         pull = self.puller()
+        if pull is not None and simple and not LISTENERS and HOOKS.fragments.expected:
+            HOOKS.fragments.make_expected()  # Note [rules ahead]
         while queue:
             node = heappop(queue)[1]
             if early and node not in buffers:

@@ -22,7 +22,12 @@ from adjoint.engine.autodiff.tape.saved import Packed, Unpacked, refuse_inferenc
 from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
 from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed, partial_for
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, HALF_DTYPES, HALVES
+from adjoint.engine.core.operations.large import (
+    DEVICE_LAYOUTS,
+    HALF_DTYPES,
+    HALVES,
+    NEW_ON_DEVICE,
+)
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.small_calls import FEW_ON_TAPE, is_looked_at
 from adjoint.engine.core.origins import place_now
@@ -224,6 +229,18 @@ class RecordNode(TapeNode):
             if met is not None:
                 return [*met]
         return self.apply_quickly(values, grads, needed)
+
+    def expect(self, g: Any) -> None:
+        """Have the program of its rules on a GPU made, whose kernels are not waited for, as far as
+        it is known what they will be given: a cotangent like this of the first result."""
+        plan = self.plan
+        if not plan.on_device or plan.record.given_a_draw or self.extra is not None:
+            return
+        if (plan.hands_on and self.specs is None) or (self.saved is None and plan.saves):
+            return
+        grads = [g, *[None] * (self.outputs - 1)]
+        saved = self.intact() if plan.saves else []
+        self.apply_once(HOOKS.fragments, [*saved, *grads], grads, None)
 
     def apply_quickly(
         self, values: Sequence[Any], grads: Sequence[Any], needed: Sequence[bool] | None
@@ -452,6 +469,8 @@ def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], ou
         if one.__class__ is Tensor:
             note = HOOKS.note if one._array.__class__ is ndarray else HOOKS.note_there
             if note is not None and note(record.tape, operands, params, outs):
+                if NEW_ON_DEVICE:
+                    HOOKS.fragments.expect_rules(record, one)
                 return  # Note [noting]
     edges: list[Edge | None] = []
     bits = 1
@@ -492,6 +511,8 @@ def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], ou
         out._node, out._nr, out._requires_grad = node, 0, True
     else:
         attach_node(node, results)
+    if NEW_ON_DEVICE:
+        HOOKS.fragments.expect_rules(record, results[0])
 
 
 def make_node(

@@ -52,6 +52,8 @@ ON_DEVICE = 1 if _ASKED is None else _ASKED
 # By class of a device's arrays, of those whose operations can be fragments: which device it is on,
 # and whether its address is no multiple of 64.
 DEVICE_LAYOUTS: dict[Any, Callable[[Any], tuple[int, bool]]] = {}
+# Operations, or rules, of which a kind on a device was met first since a node was last made.
+NEW_ON_DEVICE: list[Any] = []
 # Of an optimizer's parameter, or of several that are updated together; 0: never
 UPDATED = 2 * COMPOSED if _ASKED is None else _ASKED
 

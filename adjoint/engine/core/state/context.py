@@ -52,6 +52,8 @@ class Context(threading.local):
     value_sizes: Any = None
     # Plain sizes in a recording that checks one for many sizes, where the latter left choices open.
     open_sizes: frozenset[int] = frozenset()
+    # Programs on a GPU are made to run later: what they launch is asked for, not waited for.
+    ahead: bool = False
     takers: tuple[Any, ...] = ()  # innermost last: called in an operation's place, outside captures
 
     def set(self, **fields: Any) -> dict[str, Any]:

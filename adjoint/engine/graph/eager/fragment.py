@@ -103,6 +103,16 @@ class Fragment:
         results = [None if result is None else result.of(arrays) for result in self.results]
         return self.built(results)
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether what it launches was asked for and is not there yet (Note [rules ahead])."""
+        return bool(getattr(self.executable, "is_ahead", False))
+
+    def ready(self) -> Fragment:
+        """The same once what it launches is there."""
+        self.executable.ready()  # type: ignore[attr-defined]
+        return self
+
     def compute_into(self, array: Any, tensors: Sequence[Tensor], numbers: Sequence[float]) -> bool:
         """Put the only result into memory that is there, if it lies as the program makes it."""
         fits = getattr(self.executable, "fits", None)

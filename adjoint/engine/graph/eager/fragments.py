@@ -16,10 +16,20 @@ Note [fragments]
 
     Operations stay as they were where somebody looks on (transforms, recordings, observers), and
     where a recording draws, reads an element, or calls the eager table in its middle.
+
+Note [rules ahead]
+    A kernel takes a GPU's compiler tenths of a second, and a backward would wait for the kernels of
+    one fragment after the other. So where the forward met kinds on a GPU that were new, the
+    backward begins by making the fragments of these nodes' rules, the last node's first, without
+    waiting for their kernels, which are compiled side by side. What a rule is given is what its
+    node saved, and a cotangent that is expected to lie as the result did; where another one comes,
+    its fragment is made then. All of that hangs on what the program does, not on what is on disk:
+    kinds are met in the same order with and without it, and give the same bits.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from math import prod
@@ -27,9 +37,15 @@ from typing import Any, TypeVar
 
 from numpy import complex64, float64, ndarray
 
+from adjoint.engine.autodiff.tape.tape import RecordNode
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.errors import raised_outside, warn_user
-from adjoint.engine.core.operations.large import COMPUTED, DEVICE_LAYOUTS, SEVERAL
+from adjoint.engine.core.operations.large import (
+    COMPUTED,
+    DEVICE_LAYOUTS,
+    NEW_ON_DEVICE,
+    SEVERAL,
+)
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
@@ -44,8 +60,11 @@ from adjoint.engine.graph.eager.open_kinds import Looked, OpenKinds
 from adjoint.engine.graph.eager.quick_keys import add_operands, add_params, given_kind
 from adjoint.engine.graph.eager.sightings import Sightings
 from adjoint.engine.graph.ir import frozen
+from adjoint.engine.ops.create.creation import empty_strided
 from adjoint.engine.tensor.tensor import DEVICE_OF, Tensor, wrap
 
+Expected = tuple[Any, tuple[int, ...], tuple[int, ...], Any]  # a node, and what its result is like
+FEW_NEW = 16  # operations to which a kind was new, whose nodes are not made yet
 KEPT = 1 << 12  # kinds, the one used last at the end; each takes some dozens of kilobytes
 Made = TypeVar("Made")
 # Shapes of one operation that get fragments: each costs some milliseconds to plan. Of one on few
@@ -98,6 +117,7 @@ class Fragments:
         self.given: dict[Record, type] = {}
         self.sightings = Sightings()
         self.open = OpenKinds()
+        self.expected: list[Expected] = []  # Note [rules ahead]
 
     def run(
         self,
@@ -133,6 +153,8 @@ class Fragments:
             self.by_kind.move_to_end(kind)
             if LISTENERS and fragment is not None and fragment.is_unrecorded:
                 fragment = self.by_kind[kind] = self.make(key, tensors, numbers, fn)
+            if fragment is not None and fragment.is_ahead and not CONTEXT.ahead:
+                fragment = self.by_kind[kind] = fitting(name_of(key), tensors, fragment.ready)
         except KeyError:
             fragment = self.opened(key, tensors, numbers, looked)
             if fragment is None:
@@ -142,7 +164,12 @@ class Fragments:
                     return None
                 fragment = self.make(key, tensors, numbers, fn)
             self.by_kind[kind] = fragment
+            if fragment is not None and tensors and tensors[0]._array.__class__ in DEVICE_LAYOUTS:
+                del NEW_ON_DEVICE[: -FEW_NEW + 1]
+                NEW_ON_DEVICE.append(key[0])
         except TypeError:  # something in it has no hash
+            return None
+        if CONTEXT.ahead:
             return None
         if quick is not None:
             if len(self.quick) >= KEPT:
@@ -210,8 +237,39 @@ class Fragments:
             kept_kinds.keep(name, made)
         return made
 
+    def expect_rules(self, record: Record, out: Any) -> None:
+        """Note the node that made a result, if a kind on a GPU was new to its operation."""
+        is_new = any(known is record for known in NEW_ON_DEVICE)
+        NEW_ON_DEVICE.clear()
+        node = out._node
+        array = out._array
+        if not is_new or array.__class__ not in DEVICE_LAYOUTS or len(self.expected) >= KEPT:
+            return
+        if isinstance(node, RecordNode):
+            like = array.shape, array.strides, out._spec
+            self.expected.append((weakref.ref(node), *like))
+
+    def make_expected(self) -> None:
+        """Make the fragments of noted nodes' rules (Note [rules ahead])."""
+        expected, self.expected = self.expected, []
+        with CONTEXT.having(ahead=True):
+            for known, shape, steps, spec in reversed(expected):
+                node = known()
+                if node is None:
+                    continue
+                item = spec.dtype.itemsize
+                strides = [step // item for step in steps]
+                try:
+                    g = empty_strided(shape, strides, dtype=spec.dtype, device=spec.device)
+                    node.expect(g)
+                except Exception as error:  # whatever it is, the backward meets it
+                    if raised_outside(error):
+                        raise
+        NEW_ON_DEVICE.clear()
+
     def forget(self) -> None:
         """Make every fragment anew."""
+        self.expected.clear()
         self.by_kind.clear()
         self.shapes.clear()
         self.quick.clear()

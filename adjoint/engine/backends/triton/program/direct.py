@@ -42,6 +42,7 @@ from adjoint.engine.core.dtype import named
 from adjoint.engine.core.generated import function_of_text
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.spec import contiguous_strides
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.execution import Task
 
 PAGE = 256  # bytes that the pool's memory begins at a multiple of
@@ -99,6 +100,7 @@ class DirectMachine(Protocol):
     def tables(self, symbols: list[tuple[int, str]]) -> list[tuple[int, Any]]: ...
     def launcher(self, name: str, work: Any, at: int, count: int) -> Callable[[int], None]: ...
     def together(self, works: Works, words: Any, patches: Patches, room: int) -> Any: ...
+    def ask(self, works: Works) -> None: ...
     def plain(self, name: str, work: Any, count: int, into: Sequence[Any]) -> Any: ...
     def workspace_on(self, stream: int) -> int: ...
 
@@ -171,6 +173,7 @@ class DirectProgram:
 
     concurrent = True  # it sees to that itself
     calls_eager = False
+    is_ahead = False  # whether its kernels were asked for and not waited for (Note [rules ahead])
     works: Works
     held: list[Any]  # tables of addresses, where each is
     tf32: bool
@@ -237,7 +240,12 @@ class DirectProgram:
         self.only = self.count == len(self.results) == 1 and not self.targets
         self.layouts: dict[int, tuple[Shape, Shape]] = {}  # of results: shape, steps in bytes
         self.told = [number for number in self.given() if number.places]
-        self.joined = self.join()
+        self.joined = None
+        if CONTEXT.ahead:
+            self.is_ahead, self.tf32 = True, uses_tf32()
+            machine.ask(self.works)
+        else:
+            self.joined = self.join()
         self.texts: dict[Any, CodeType] = {}  # of `run`, by what is laid out
         # What fills it anew, where it is a copy at other sizes (Note [filled programs]).
         self.remake: Callable[[DirectProgram], None] | None = None
@@ -343,8 +351,15 @@ class DirectProgram:
         self.layouts[result] = tuple(shape[d] for d in order), tuple(steps[d] for d in order)
         return True
 
+    def ready(self) -> None:
+        """Wait for kernels that were asked for ahead."""
+        if self.is_ahead:
+            self.joined = self.join()
+            self.is_ahead = False
+
     def first_run(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """What the first call does."""
+        self.ready()
         self.run = self.written_out()
         return self.run(inputs, targets)
 

@@ -102,6 +102,8 @@ class OpenPlan:
             return copy
         program = object.__new__(DirectProgram)
         program.fill(machine, self.draft, *self.at(numbers))
+        if program.is_ahead:  # no copies before its kernels are there
+            return program
         if form is not None and copy is not None:
             if not form.check(copy, program):
                 self.form, self.is_copied = None, False

@@ -19,6 +19,7 @@ from typing import Any
 
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import NAME, Written
+from adjoint.engine.backends.triton.runtime.asked_kernels import ASKED
 from adjoint.engine.backends.triton.runtime.kernel_workers import WORKERS
 from adjoint.engine.core.errors import DeviceError, warn_user
 from adjoint.engine.core.identity.keys import key_of
@@ -159,10 +160,12 @@ def cubin_key(written: Written, capability: int) -> str:
 def compiled(written: Written, capability: int) -> CompiledKernel:
     """A kernel's code for a compute capability (90: Hopper), from disk if it is there."""
     key = cubin_key(written, capability)
-    stored = store.get(key)
-    if stored is not None:
-        return unpack(stored)
-    answer = WORKERS.compile((replace(written, others=()), key, capability))
+    answer = ASKED.answer(key)
+    if answer is None:
+        stored = store.get(key)
+        if stored is not None:
+            return unpack(stored)
+        answer = WORKERS.compile((replace(written, others=()), key, capability))
     if answer is None:  # there are none: Note [kernel workers]
         try:
             answer = packed(written, key, capability), ""
@@ -182,6 +185,13 @@ def compiled(written: Written, capability: int) -> CompiledKernel:
             f"and may be slow: {wrong}"
         )
     return unpack(code)
+
+
+def compile_ahead(written: Written, capability: int) -> None:
+    """Have a kernel compiled that is going to be asked for, if it is not on disk."""
+    key = cubin_key(written, capability)
+    if store.get(key) is None:
+        ASKED.ask(key, (replace(written, others=()), key, capability))
 
 
 def compile_together(works: list[Written], capability: int) -> None:

@@ -25,6 +25,7 @@ from adjoint.engine.backends.triton.program.tables import tables
 from adjoint.engine.backends.triton.runtime import cublaslt
 from adjoint.engine.backends.triton.runtime.compile import (
     KernelError,
+    compile_ahead,
     compile_together,
     compiled,
     expect_kernels,
@@ -217,6 +218,11 @@ class DirectGpu:
                 self.refused(code & 0xFFFFFFFF, work, lambda: code)
 
         return NativeLaunches(run, record, refused)
+
+    def ask(self, works: Works) -> None:
+        """Have a program's kernels compiled, which are not waited for."""
+        for work in self.new_kernels(works):
+            compile_ahead(work, self.whole.capability)
 
     def new_kernels(self, works: Works) -> list[Written]:
         """Those of a program's kernels that are not loaded, and not one of several ways."""
