@@ -205,8 +205,9 @@ class Backward:
         apart = self.targets is None and not CONTEXT.anomaly and self.joins_pieces
         apart = apart and capture is None and level is None
         apart = apart and not (CONTEXT.grad_enabled or CONTEXT.levels)
-        pull = self.puller()
-        if pull is not None and simple and not LISTENERS and HOOKS.fragments.expected:
+        quiet = CONTEXT.plain and not CONTEXT.grad_enabled and level is None
+        pull = HOOKS.pull if quiet else None  # Note [pulled nodes]
+        if quiet and simple and not LISTENERS and HOOKS.fragments.expected:
             HOOKS.fragments.make_expected()  # Note [rules ahead]
         while queue:
             node = heappop(queue)[1]
@@ -272,11 +273,6 @@ class Backward:
                 leaf = edge[0]
                 if is_tensor(leaf) and id(leaf) not in self.arrived:
                     self.arrive(leaf, zeros_behind(leaf, edge, lasting and CONTEXT.grad_enabled))
-
-    def puller(self) -> Any:
-        """What runs nodes natively (Note [pulled nodes]); None where somebody looks on."""
-        quiet = CONTEXT.plain and not CONTEXT.grad_enabled and self.level is None
-        return HOOKS.pull if quiet else None
 
     def is_simple(self) -> bool:
         """Whether a node without hooks is asked for all its results as it is."""

@@ -81,13 +81,14 @@ class AskedKernels:
                 answer = WORKERS.compile(work)
                 if answer is not None and answer[0] is not None:
                     store.put(key, answer[0])
-            finally:
-                told = answer is not None and answer[0] is not None
-                with self.lock:
-                    # What somebody is to be told of stays until it is asked for.
-                    if not (told and answer is not None and answer[1]):
-                        self.futures.pop(key, None)
-                future.set_result(answer if told else None)
+                else:
+                    answer = None
+            except Exception:  # whoever needs the kernel meets it again
+                answer = None
+            with self.lock:
+                if answer is None or not answer[1]:  # what is to be told stays until it is asked
+                    self.futures.pop(key, None)
+            future.set_result(answer)
 
     def answer(self, key: str) -> Answer | None:
         """The code of a kernel that is being compiled, once it is; None: it is on disk, or is not
