@@ -17,6 +17,7 @@ import adjoint.nn.functional as F
 from adjoint.engine.backends.triton.program import direct
 from adjoint.engine.backends.triton.runtime import open_numbers
 from adjoint.engine.backends.triton.runtime.compile import KernelError
+from adjoint.engine.core.operations.large import EXPECTED
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 
 SIZES = (5, 8, 11, 16)  # of which the later ones are of kinds for many
@@ -101,12 +102,12 @@ def check_forgotten() -> None:
     FRAGMENTS.forget()
     x = ad.ones(7, 5, device="cuda").requires_grad_()
     y = F.softmax(x.exp(), 1).sum()
-    assert FRAGMENTS.expected
-    nodes = [known for known, *_ in FRAGMENTS.expected]
+    assert EXPECTED
+    nodes = [known for known, *_ in EXPECTED]
     del y
     assert not any(known() for known in nodes)
     x.sum().backward()
-    assert not FRAGMENTS.expected
+    assert not EXPECTED
 
 
 def main() -> None:

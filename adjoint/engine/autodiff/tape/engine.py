@@ -34,6 +34,7 @@ from adjoint.engine.autodiff.tape.changes import replacement, replacing
 from adjoint.engine.autodiff.tape.kinks import KINKS, KinkNode, edges_behind, zeros_behind
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
 from adjoint.engine.autodiff.tape.pieces import Pieces, piece_of
+from adjoint.engine.core.operations.large import EXPECTED
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
@@ -207,7 +208,7 @@ class Backward:
         apart = apart and not (CONTEXT.grad_enabled or CONTEXT.levels)
         quiet = CONTEXT.plain and not CONTEXT.grad_enabled and level is None
         pull = HOOKS.pull if quiet else None  # Note [pulled nodes]
-        if quiet and simple and not LISTENERS and HOOKS.fragments.expected:
+        if EXPECTED and quiet and simple and not LISTENERS:
             HOOKS.fragments.make_expected()  # Note [rules ahead]
         while queue:
             node = heappop(queue)[1]

@@ -54,6 +54,7 @@ ON_DEVICE = 1 if _ASKED is None else _ASKED
 DEVICE_LAYOUTS: dict[Any, Callable[[Any], tuple[int, bool]]] = {}
 # Operations, or rules, of which a kind on a device was met first since a node was last made.
 NEW_ON_DEVICE: list[Any] = []
+EXPECTED: list[Any] = []  # the nodes of such operations, and what their results are like
 # Of an optimizer's parameter, or of several that are updated together; 0: never
 UPDATED = 2 * COMPOSED if _ASKED is None else _ASKED
 

@@ -43,6 +43,7 @@ from adjoint.engine.core.errors import raised_outside, warn_user
 from adjoint.engine.core.operations.large import (
     COMPUTED,
     DEVICE_LAYOUTS,
+    EXPECTED,
     NEW_ON_DEVICE,
     SEVERAL,
 )
@@ -63,7 +64,6 @@ from adjoint.engine.graph.ir import frozen
 from adjoint.engine.ops.create.creation import empty_strided
 from adjoint.engine.tensor.tensor import DEVICE_OF, Tensor, wrap
 
-Expected = tuple[Any, tuple[int, ...], tuple[int, ...], Any]  # a node, and what its result is like
 FEW_NEW = 16  # operations to which a kind was new, whose nodes are not made yet
 KEPT = 1 << 12  # kinds, the one used last at the end; each takes some dozens of kilobytes
 Made = TypeVar("Made")
@@ -117,7 +117,6 @@ class Fragments:
         self.given: dict[Record, type] = {}
         self.sightings = Sightings()
         self.open = OpenKinds()
-        self.expected: list[Expected] = []  # Note [rules ahead]
 
     def run(
         self,
@@ -243,15 +242,16 @@ class Fragments:
         NEW_ON_DEVICE.clear()
         node = out._node
         array = out._array
-        if not is_new or array.__class__ not in DEVICE_LAYOUTS or len(self.expected) >= KEPT:
+        if not is_new or array.__class__ not in DEVICE_LAYOUTS or len(EXPECTED) >= KEPT:
             return
         if isinstance(node, RecordNode):
             like = array.shape, array.strides, out._spec
-            self.expected.append((weakref.ref(node), *like))
+            EXPECTED.append((weakref.ref(node), *like))
 
     def make_expected(self) -> None:
         """Make the fragments of noted nodes' rules (Note [rules ahead])."""
-        expected, self.expected = self.expected, []
+        expected = EXPECTED[:]
+        EXPECTED.clear()
         with CONTEXT.having(ahead=True):
             for known, shape, steps, spec in reversed(expected):
                 node = known()
@@ -269,7 +269,7 @@ class Fragments:
 
     def forget(self) -> None:
         """Make every fragment anew."""
-        self.expected.clear()
+        EXPECTED.clear()
         self.by_kind.clear()
         self.shapes.clear()
         self.quick.clear()
