@@ -137,6 +137,8 @@ def test_few_texts_serve_many_lengths(name: str) -> None:
     ("line", "values"),
     [
         ("x1 = x % 29", [29]),
+        ("x = (p * 64 + tl.arange(0, 64))[:, None] // 64", [64]),  # the tile's own is none
+        ("x = p * 64 + tl.arange(0, 32)", [64]),
         ("at = w + 3", []),  # which word it is
         ("y = x * 1 + 0", []),  # what says more than how many
         ("y = x * 4294967296", []),  # of 64 bits

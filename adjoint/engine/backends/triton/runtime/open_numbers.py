@@ -17,7 +17,8 @@ Note [open numbers]
 
     A number may be open where Triton takes any integer of 32 bits: beside an operator whose other
     side is not a number itself, as the end of a range, as an integer of a given type; or as a float
-    of a given type, such as the divisor of a mean.
+    of a given type, such as the divisor of a mean. How many elements a tile has is never open: its
+    text is for that number, and would be another one where a size happens to be the same.
 
     Of a plan for many sizes (Note [open plans]) a text has marks where a number depends on sizes.
     Those are the numbers that are open then, each as the word that its expression is; what Triton
@@ -97,6 +98,8 @@ def _is_free(source: str, found: re.Match[str]) -> bool:
     What it knows of both it computes in integers of any size.
     """
     sign, then = found[1], (found[3] or "").strip()
+    if sign == "*" and source.startswith(f" + tl.arange(0, {found[2]})", found.end(2)):
+        return False  # how many elements a tile has, which the text says in any case
     if then and sign not in _PRODUCTS and not (sign in _SUMS and then in _SUMS):
         return False  # part of a product
     end = found.start()
