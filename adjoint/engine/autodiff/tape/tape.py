@@ -234,6 +234,10 @@ class RecordNode(TapeNode):
         """Have the program of its rules on a GPU made, whose kernels are not waited for, as far as
         it is known what they will be given: a cotangent like this of the first result."""
         plan = self.plan
+        if plan.record.name == "cast" and self.specs is not None:  # as its rule is
+            dtype = self.specs[0].dtype  # type: ignore[union-attr]
+            HOOKS.fragments.described(plan.record, (g,), {"dtype": dtype})
+            return
         if not plan.on_device or plan.record.given_a_draw or self.extra is not None:
             return
         if (plan.hands_on and self.specs is None) or (self.saved is None and plan.saves):
