@@ -29,7 +29,7 @@ def summed(x: Any, w: Any, g: Any) -> list[Any]:
     window = w.shape[2:]
     out, dx, dw = np.zeros(g.shape), np.zeros(x.shape), np.zeros(w.shape)
     for place in np.ndindex(*g.shape[2:]):
-        here = (..., *(slice(p * k, p * k + k) for p, k in zip(place, window, strict=True)))
+        here: Any = (..., *(slice(p * k, p * k + k) for p, k in zip(place, window, strict=True)))
         out[(..., *place)] = np.tensordot(x[here], w, (range(1, w.ndim), range(1, w.ndim)))
         dx[here] = np.tensordot(g[(..., *place)], w, (1, 0))
         dw += np.tensordot(g[(..., *place)], x[here], (0, 0))
