@@ -333,8 +333,21 @@ def test_wide_products_are_cut_evenly() -> None:
 TALL = [
     (72, 40, 300), (97, 101, 33), (25, 130, 512), (31, 401, 519), (130, 430, 263), (12, 16, 7),
     (16, 17, 64), (23, 75, 600), (10, 40, 33), (2, 150, 70), (3, 65, 513), (7, 99, 30), (8, 48, 5), (150, 90, 1024),
-    (140, 200, 70), (133, 90, 1030),
+    (140, 200, 70), (133, 90, 1030), (5, 48, 33), (29, 100, 16),
 ]  # fmt: skip
+
+
+def test_quick_products_of_few_rows_share_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles have room for all rows, in no more tiles, and are of few heights."""
+    monkeypatch.setattr(tiles, "registers", lambda: (512, 32, False))
+    made = {}
+    for rows in range(2, 49):
+        exact, quick = (tiles.few_tile("f32", rows, quick=quick) for quick in (False, True))
+        assert -(-rows // quick.rows) == -(-rows // exact.rows)
+        assert (quick.vectors, quick.lanes) == (exact.vectors, exact.lanes)
+        made[rows] = exact.rows, quick.rows
+    heights, shared = ({pair[k] for pair in made.values()} for k in (0, 1))
+    assert len(shared) < len(heights)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

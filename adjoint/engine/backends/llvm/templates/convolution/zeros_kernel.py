@@ -119,7 +119,7 @@ def pad_text(name: str, kind: str) -> Text:
 
     Where channels lie innermost, rows of some of them are read together and turned in registers.
     """
-    w = CodeWriter()
+    w = CodeWriter(as_written=True)
     word = PaddingWords.read_by(w)
     source, target = w.pointer(word.source), w.pointer(word.target)
     sizes, given, starts, steps = word.sizes, word.given, word.starts, word.steps

@@ -77,6 +77,9 @@ THIN = 8  # columns up to which sums go along the depth
 MANY = 64  # rows from which on it is worth a launch to have them do so
 LARGE = 1 << 20  # bytes of a matrix from which on one row goes along its rows
 NEAR = 1 << 19  # bytes of panels that a core's own cache keeps besides what else it needs
+QUICK = (
+    1 << 16
+)  # products of numbers up to which a text that others have too is worth more than time
 LITTLES = 8  # members of a batch from which on it is worth a function of their own sizes
 DEEP = 1 << 14  # rows that are added up one after another, at most
 
@@ -438,8 +441,8 @@ def tile_for(p: TiledProduct) -> Tile:
 
 def few_rows_tile(p: TiledProduct) -> Tile:
     """The tile of Note [few rows]; along a depth of next to nothing results are written in rows."""
-    m, _, k = map(typical, p.sizes)
-    return few_tile(p.kind, m if k > OUTER else 2)
+    m, n, k = map(typical, p.sizes)
+    return few_tile(p.kind, m if k > OUTER else 2, quick=m * n * k <= QUICK)
 
 
 def is_tall(p: TiledProduct) -> bool:

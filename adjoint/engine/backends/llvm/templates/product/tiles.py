@@ -21,6 +21,7 @@ from adjoint.engine.backends.registers.vector import V, mad, select, width
 FLAT = 256  # bytes of a tile of one row
 TALL = 12  # rows of a tile where registers are 32 of 512 bits
 _FEW = {2: 8, 4: 4, 9: 3, TALL: 2}  # rows, and vectors of a tile of so few
+_HEIGHTS = 6, 8, 9, 11, TALL  # the rows of those that are quick
 MOST_FEW = 2 * TALL, 4 * TALL  # rows that count as few: beside any matrix, one that a cache holds
 MOST_LASTING = 8  # the same beside one that is packed once for all turns of a loop
 AHEAD = 16  # rows of a matrix that is read once are asked for before they are needed
@@ -73,9 +74,15 @@ def product_tile(kind: str) -> Tile:
     return replace(tile, rows=TALL) if has_wide_registers() else tile
 
 
-def few_tile(kind: str, rows: int) -> Tile:
-    """The tile of few rows, which meet B where it lies: so wide that its rows are long reads."""
+def few_tile(kind: str, rows: int, *, quick: bool = False) -> Tile:
+    """The tile of few rows, which meet B where it lies: so wide that its rows are long reads.
+
+    Each height has a text of its own, which takes LLVM as long as forty thousand quick products
+    take: so these have few heights, some rows of which may be made again.
+    """
     high = -(-rows // -(-rows // TALL))
+    if quick and high > 4:
+        high = next(height for height in _HEIGHTS if high <= height)
     least = next(height for height in _FEW if high <= height)
     return replace(outer_tile(kind), rows=high if high > 4 else least, vectors=_FEW[least])
 
