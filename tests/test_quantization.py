@@ -465,6 +465,15 @@ def test_static_quantisation(backend: str) -> None:
         model = q.convert(prepared)
         got = model(x)
         assert type(model.conv1).__name__ == "QuantizedConv"
+        layer, weight = model.fc2, model.fc2.weight()  # methods, as in PyTorch
+        per_channel = backend != "qnnpack"
+        assert weight.qscheme() == (ad.per_channel_affine if per_channel else ad.per_tensor_affine)
+        assert weight.dtype == ad.qint8
+        assert weight.int_repr().equal(layer.state_dict()["weight"])
+        step = layer.weight_scale.unsqueeze(1)
+        assert ((weight.dequantize() - fused.fc2.weight).abs() <= step * 0.501).all()
+        assert layer.dequantize().equal(weight.dequantize())
+        assert layer.bias().equal(fused.fc2.bias)
         assert (got - want).abs().max() < STEP * (want.max() - want.min())
         compiled = ad.compile(model)(x)
         # One step of the last layer, where its sum lies between two.

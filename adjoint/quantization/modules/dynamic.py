@@ -7,7 +7,13 @@ from typing import Any
 import adjoint as ad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.functional import quantize_affine, quantized_linear
-from adjoint.quantization.modules.kept import Kept, columns_of, put_bias, put_columns
+from adjoint.quantization.modules.kept import (
+    Kept,
+    columns_of,
+    put_bias,
+    put_columns,
+    sum_again,
+)
 from adjoint.quantization.outliers import Columns, standing_out, without
 from adjoint.quantization.ranges import INT8, choose_scale
 from adjoint.quantization.weights import group_weight
@@ -65,7 +71,7 @@ class DynamicLinear(Kept):
         put_columns(self, columns)
         sums = weight.sum(1, dtype=ad.int32)
         self.register_buffer("weight_sums", sums, persistent=False)
-        self.register_load_state_dict_post_hook(_sum_again)
+        self.register_load_state_dict_post_hook(sum_again)
 
     @classmethod
     def of(
@@ -131,10 +137,3 @@ class DynamicLinear(Kept):
             f"bias={self.bias is not None}, per_row={self.per_row}, symmetric={self.symmetric}"
             + (f", outliers={self.outliers}" if self.outliers else "")
         )
-
-
-def _sum_again(module: DynamicLinear, _: Any) -> None:
-    """The sums of weights that were just loaded."""
-    with ad.no_grad():
-        dims = tuple(range(1, module.weight.ndim))
-        module.weight_sums.copy_(module.weight.sum(dims, dtype=ad.int32))

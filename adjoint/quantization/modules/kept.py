@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import adjoint as ad
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.outliers import Columns
@@ -36,12 +37,21 @@ class Kept(nn.Module):
         return cls.empty(tensors, **options)
 
 
+def as_parameter(tensor: Tensor) -> nn.Parameter:
+    """A tensor as a parameter: itself where it is one."""
+    return tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor)
+
+
 def put_bias(module: nn.Module, bias: Tensor | None) -> None:
     """A bias kept as it was: a parameter, or none."""
-    if bias is None or isinstance(bias, nn.Parameter):
-        module.register_parameter("bias", bias)
-    else:
-        module.register_parameter("bias", nn.Parameter(bias))
+    module.register_parameter("bias", None if bias is None else as_parameter(bias))
+
+
+def sum_again(module: Any, _: Any) -> None:
+    """The sums of weights that were just loaded (a hook of layers with a weight of int8)."""
+    with ad.no_grad():
+        weight = module._buffers["weight"]
+        module.weight_sums.copy_(weight.sum(tuple(range(1, weight.ndim)), dtype=ad.int32))
 
 
 def put_columns(module: Any, columns: Columns | None) -> None:

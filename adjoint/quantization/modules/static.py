@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import adjoint as ad
 from adjoint import nn
 from adjoint.engine.core.dtype import DType, named
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.functional import quantized_convolution, quantized_linear
-from adjoint.quantization.modules.dynamic import _sum_again
-from adjoint.quantization.modules.kept import Kept, put_bias
+from adjoint.quantization.modules.kept import Kept, as_parameter, sum_again
 from adjoint.quantization.schemes import HELD
 from adjoint.quantization.tensor import QuantizedTensor, quantize_per_channel, rounded
 
@@ -46,31 +45,33 @@ def observed(module: Any) -> tuple[Tensor, Tensor, DType]:
 
 
 class _Weighted(Kept):
-    """A layer with a weight of int8, whose outputs are rounded by a scale of its own."""
+    """A layer with a weight of int8, whose outputs are rounded by a scale of its own.
 
-    weight: Tensor
+    Programs ask such layers of PyTorch's for `layer.weight()` and `layer.bias()`: the names are
+    methods, and the tensors are in the tables under them, where states and files have them.
+    """
+
     weight_scale: Tensor
     weight_zero: Tensor | None
     weight_sums: Tensor
     scale: Tensor
     zero_point: Tensor
-    bias: Tensor | None
 
     def __init__(
         self, tensors: dict[str, Tensor], dtype: str = "quint8", relu: bool = False
     ) -> None:
         super().__init__()
         self.dtype, self.relu = named(dtype), relu
-        self.register_buffer("weight", tensors["weight"])
+        self._buffers["weight"] = tensors["weight"]  # register_buffer refuses a method's name
         self.register_buffer("weight_scale", tensors["weight_scale"])
         self.register_buffer("weight_zero", tensors.get("weight_zero"))
         self.register_buffer("scale", tensors["scale"])
         self.register_buffer("zero_point", tensors["zero_point"])
-        put_bias(self, tensors.get("bias"))
-        dims = tuple(range(1, self.weight.ndim))
-        sums = self.weight.sum(dims, dtype=ad.int32)
+        bias = tensors.get("bias")
+        self._parameters["bias"] = bias if bias is None else as_parameter(bias)
+        sums = tensors["weight"].sum(tuple(range(1, tensors["weight"].ndim)), dtype=ad.int32)
         self.register_buffer("weight_sums", sums, persistent=False)
-        self.register_load_state_dict_post_hook(_sum_again)
+        self.register_load_state_dict_post_hook(sum_again)
 
     def options(self) -> dict[str, Any]:
         return {"dtype": self.dtype.name, "relu": self.relu}
@@ -80,13 +81,32 @@ class _Weighted(Kept):
         real = real.relu() if self.relu else real
         return rounded(real, self.scale, self.zero_point, HELD[self.dtype])
 
+    @property
+    def integers(self) -> Tensor:
+        """The weight's whole numbers: (out, ...) of int8."""
+        return cast(Tensor, self._buffers["weight"])
+
+    def weight(self) -> QuantizedTensor:
+        """The weight, quantised: by one scale where all channels have the same."""
+        whole = self._by_channel()
+        scales, zeros = whole._scale, whole._zero
+        if bool((scales == scales[0]).all() & (zeros == zeros[0]).all()):
+            return QuantizedTensor(whole._ints, scales[0], zeros[0])
+        return whole
+
+    def _by_channel(self) -> QuantizedTensor:
+        zeros = self.weight_zero
+        if zeros is None:
+            zeros = self.weight_scale.new_zeros(self.weight_scale.shape, dtype=ad.int32)
+        return QuantizedTensor(self.integers, self.weight_scale, zeros, 0)
+
+    def bias(self) -> Tensor | None:
+        """The bias in float32, or none."""
+        return self._parameters["bias"]
+
     def dequantize(self) -> Tensor:
         """The weight in float32."""
-        shape = (-1, *[1] * (self.weight.ndim - 1))
-        whole = self.weight.to(ad.float32)
-        if self.weight_zero is not None:
-            whole = whole - self.weight_zero.to(ad.float32).reshape(shape)
-        return whole * self.weight_scale.reshape(shape)
+        return self._by_channel().dequantize()
 
 
 def weight_tensors(module: Any, weight: Tensor, bias: Tensor | None) -> dict[str, Tensor]:
@@ -120,7 +140,7 @@ class QuantizedLinear(_Weighted):
 
     def __init__(self, tensors: dict[str, Tensor], **options: Any) -> None:
         super().__init__(tensors, **options)
-        self.out_features, self.in_features = map(int, self.weight.shape)
+        self.out_features, self.in_features = map(int, self.integers.shape)
 
     @classmethod
     def empty(cls, tensors: dict[str, Tensor], **options: Any) -> QuantizedLinear:
@@ -140,10 +160,10 @@ class QuantizedLinear(_Weighted):
                 bytes_of(x),
                 x._scale,
                 x._zero,
-                self.weight,
+                self.integers,
                 self.weight_scale,
                 self.weight_sums,
-                self.bias,
+                self._parameters["bias"],
                 self.weight_zero,
             )
         )
@@ -172,9 +192,9 @@ class QuantizedConv(_Weighted):
         super().__init__(tensors, **options)
         self.stride, self.padding, self.dilation = _plain(stride), _plain(padding), _plain(dilation)
         self.groups = groups
-        self.out_channels = int(self.weight.shape[0])
-        self.in_channels = int(self.weight.shape[1]) * groups
-        self.kernel_size = tuple(int(n) for n in self.weight.shape[2:])
+        self.out_channels = int(self.integers.shape[0])
+        self.in_channels = int(self.integers.shape[1]) * groups
+        self.kernel_size = tuple(int(n) for n in self.integers.shape[2:])
 
     @classmethod
     def empty(cls, tensors: dict[str, Tensor], **options: Any) -> QuantizedConv:
@@ -213,10 +233,10 @@ class QuantizedConv(_Weighted):
                 bytes_of(x),
                 x._scale,
                 x._zero,
-                self.weight,
+                self.integers,
                 self.weight_scale,
                 self.weight_sums,
-                self.bias,
+                self._parameters["bias"],
                 self.stride,
                 self.padding,
                 self.dilation,
