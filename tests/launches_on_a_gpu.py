@@ -157,8 +157,13 @@ CASES: dict[str, LaunchCase] = {
         None,
     ),
     **{
-        f"det of {n} rows": (ad.linalg.det, (draw(2, 3, n, n),), 0, 2) for n in (2, 3, 4)
+        f"det of {n} rows": (ad.linalg.det, (draw(2, 3, n, n),), n // 2, 2 + n // 2)
+        for n in (2, 3, 4)
     },
+    "det of singular ones": (
+        lambda x: ad.linalg.det((x > 0) * (x > 1.2).cumsum(-1) * 2.0), (draw(9, 3, 3),), 7, None
+    ),
+    "det of NaN": (lambda x: ad.linalg.det(x.clamp_min(0).log() * 0), (draw(9, 2, 2),), 4, None),
     "cat": (lambda x, y: ad.cat((x, y.T, x[:2])), (draw(4, 5), draw(5, 3)), 1, 4),
     "cat of many": (lambda x: ad.cat(x.tensor_split(11, 1), 1), (draw(4, 40),), 2, None),
     "stack": (lambda x, y: ad.stack((x, y.T), 1), (draw(4, 5), draw(5, 4)), 1, 1),

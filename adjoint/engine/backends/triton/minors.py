@@ -1,7 +1,7 @@
-"""Cofactors of little matrices by one kernel: each is the determinant of what its row and column
-leave, which is read element by element.
+"""Cofactors and determinants of little matrices by one kernel, which reads them element by element.
 
-The eager table has a launch for every product and difference of their minors.
+A cofactor is the determinant of what its row and column leave. The eager table has a launch for
+every product and difference of minors, and CuPy some dozens of calls for a determinant.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
+from adjoint.engine.core.dtype import float64
 from adjoint.engine.graph.ir import Node
 from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.ops.linalg.det import MOST_BY_MINORS
@@ -37,6 +38,32 @@ def cofactors(x: Tensor) -> Tensor:
         minor = terms[0] - terms[1] + terms[2]
     odd = (row + column) % 2 == 1
     return (-minor).where(odd, minor).reshape(x.shape)
+
+
+def determinants(x: Tensor) -> Tensor:
+    """Those of (..., n, n), by elimination: of what is left of a column, the largest is its pivot.
+
+    A column of zeros has a pivot of zero, and leaves rows as they are; NaN stays in what it meets.
+    Singles are computed in double precision, as on the CPU.
+    """
+    n, batch = int(x.shape[-1]), tuple(int(size) for size in x.shape[:-2])
+    elements = x.reshape(-1)
+    begin = elements.new_arange(prod(batch)) * (n * n)
+    rows = [[elements[begin + (i * n + j)].to(float64) for j in range(n)] for i in range(n)]
+    out = elements.new_ones(prod(batch), dtype=float64)
+    for k in range(n):
+        top = rows[k]
+        for i in range(k + 1, n):
+            swap = rows[i][k].abs() > top[k].abs()
+            out = (-out).where(swap, out)
+            both = [(b.where(swap, a), a.where(swap, b)) for a, b in zip(top, rows[i], strict=True)]
+            top, rows[i] = [a for a, _ in both], [b for _, b in both]
+        out = out * top[k]
+        pivot = top[k].masked_fill(top[k] == 0, 1)
+        for i in range(k + 1, n):
+            factor = rows[i][k] / pivot
+            rows[i] = [b - factor * a for a, b in zip(top, rows[i], strict=True)]
+    return out.to(x.dtype).reshape(batch)
 
 
 def are_little(node: Node) -> bool:

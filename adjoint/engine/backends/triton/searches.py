@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.triton.minors import are_little, cofactors
+from adjoint.engine.backends.triton.minors import are_little, cofactors, determinants
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.graph.forms.searching import multinomial
@@ -54,8 +54,8 @@ def ranked(mask: Tensor, leading: int, limit: int) -> Tensor:
 
 
 WRITTEN: dict[str, Any] = {
-    "cofactor": cofactors, "mask_rank": ranked, "multinomial": multinomial,
-    "searchsorted": bisected,
+    "cofactor": cofactors, "det": determinants, "mask_rank": ranked,
+    "multinomial": multinomial, "searchsorted": bisected,
 }  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def written(graph: DataflowGraph, name: str) -> DataflowGraph:
 
 def is_known(node: Node) -> bool:
     """Whether it is known how many steps there are, and they are not too many."""
-    if node.record.name == "cofactor":
+    if node.record.name in ("cofactor", "det"):
         return are_little(node)
     first = node.inputs[0].spec
     specs = [v.spec for v in (*node.inputs, *node.outputs) if isinstance(v, Value)]

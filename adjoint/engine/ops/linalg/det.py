@@ -32,6 +32,16 @@ def _inverse_adjoint(x: Tensor) -> Tensor:
     return adjoint_of(INV(x, name="linalg.inv", check=False)[0])
 
 
+# Rows: beyond, minors have minors, and singular values take fewer steps.
+MOST_BY_MINORS = 4
+
+
+def _are_large(operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
+    """Whether a GPU has no kernel of its own for such matrices."""
+    x = operands[0]._array
+    return x.dtype.kind == "c" or not x.size or not 2 <= x.shape[-1] <= MOST_BY_MINORS
+
+
 # The derivative of det is the conjugate of the matrix of cofactors, det(x)* x^-H where x is
 # invertible; the kernel gives it for singular x too.
 DET: Record = primitive(
@@ -39,9 +49,10 @@ DET: Record = primitive(
     lambda x: scalar_like(x),
     lambda g, x: _per_matrix(g) * COFACTOR(x),
     batched_params=same_params,
-    fragment="host_looped",
+    fragment="looped",
     pulled="host_looped",
     much=of_many,
+    by_table=_are_large,
 )
 
 
@@ -50,15 +61,6 @@ def _cofactor_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
     inverse = _inverse_adjoint(x)
     s = (g.conj() * inverse).sum((-2, -1), keepdim=True)
     return s * out - MATMUL(MATMUL(out, adjoint_of(g)), inverse)
-
-
-MOST_BY_MINORS = 4  # rows: beyond, minors have minors, and singular values take fewer steps
-
-
-def _are_large(operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
-    """Whether a GPU has no kernel of its own for the cofactors of such matrices."""
-    x = operands[0]._array
-    return x.dtype.kind == "c" or not x.size or not 2 <= x.shape[-1] <= MOST_BY_MINORS
 
 
 COFACTOR: Record = primitive(
