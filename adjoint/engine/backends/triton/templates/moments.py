@@ -5,6 +5,9 @@ Each lane of a program has a running mean and sum of squared differences of the 
 (Welford, 1962); lanes are joined at the end of a part, parts and the channels of a group by a
 second kernel (Chan et al., 1979), always in the same order. Nothing is subtracted that is much
 larger than what remains.
+
+Where channels lie apart, tiles are rows of some samples, and a part has counted what it has seen:
+to divide each element's place by the size of an image took four times as long as to read it.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from adjoint.engine.ops.nn.normalization import MOMENTS
 DTYPES = {"float16", "bfloat16", "float32"}
 TILE, WARPS, STAGES = 2048, 4, 4
 COLUMNS = 64  # channels of a tile where those lie side by side
+ROW = 32  # positions of a channel that lie in a row, from which on tiles are of rows
+ROW_TILES = (2048, 1024, 512)  # positions of a tile
 WAVES = 8  # programs for each processor
 PARTS = 512  # at most: the second kernel has all of a channel's at once
 FEW_PARTS, JOINED = 64, 4096  # for which it is written too; parts of a tile of it
@@ -112,6 +117,37 @@ def with_groups_in_runs(x: Place) -> Place:
             return x
         length *= n
     return Place(x.buffer, (*x.shape[:2], 1, length), (*x.strides[:2], 1, step), x.offset)
+
+
+class RowParts:
+    """How images are cut whose channels lie apart, so that no element's place takes a division: a
+    tile is so many positions, side by side, of so many samples, and a part so many tiles."""
+
+    samples = group = 1  # of what is normalised apart
+    rows = TILE  # elements of a tile
+
+    def __init__(self, x: Place, positions: int) -> None:
+        self.images, self.channels, self.positions = x.shape[0], x.shape[1], positions
+        self.between, self.step = x.strides[:2]
+        self.count = self.images * positions
+        taken = {n: -(-positions // n) * n for n in ROW_TILES}
+        row = min(ROW_TILES, key=lambda n: (taken[n], -n))
+        self.row = row if row < positions else power_of_two(positions)
+        self.beside = min(TILE // self.row, power_of_two(self.images))
+        self.across = -(-positions // self.row)
+        tiles = self.across * -(-self.images // self.beside)
+        wanted = max(1, min(PARTS, WAVES * PROCESSORS // self.channels, tiles))
+        self.steps = -(-tiles // wanted)
+        self.parts = -(-tiles // self.steps)
+        self.grid = (self.channels, self.parts)
+
+
+def row_parts(x: Place) -> RowParts | None:
+    """Such parts of images each of whose channels lies in rows; None of others."""
+    sizes, strides = merged([(x.shape[d], x.strides[d]) for d in range(2, len(x.shape))])
+    if len(sizes) != 1 or strides[0] != 1 or sizes[0] < ROW or x.shape[0] < 2:
+        return None
+    return RowParts(x, sizes[0])
 
 
 class TextNumbers:
@@ -205,13 +241,66 @@ def parts_source(x: Place, cut: ImageParts, aligned: bool, is_open: bool) -> tup
     return "\n".join(lines) + "\n", told.words
 
 
-def joined_source(cut: ImageParts, is_open: bool) -> tuple[str, int, list[int]]:
+def row_parts_source(
+    x: Place, cut: RowParts, aligned: bool, is_open: bool
+) -> tuple[str, list[int]]:
+    """The first kernel of such parts, which also says how many elements each has."""
+    reach = 1 + sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides, strict=True))
+    reach += cut.beside * abs(cut.between) + cut.row  # what is not there
+    kind = "tl.int64" if reach >= SMALL else "tl.int32"
+    told, even = TextNumbers(4, is_open, kind), ALIGN // x.buffer.dtype.itemsize
+    across, tiles = told("across", cut.across), told("tiles", cut.steps)
+    images, positions = told("images", cut.images), told("positions", cut.positions, even)
+    between, step = told("between", cut.between, even), told("step", cut.step, even)
+    pointer = f"tl.load(w + 0).to(tl.pointer_type({memory_type(x.buffer.dtype.name)}))"
+    tile = f"({cut.beside}, {cut.row})"
+    lines = [
+        "@triton.jit",
+        f"def {NAME}(words):",
+        "    w = words.to(tl.pointer_type(tl.int64))",
+        *told.lines,
+        f"    x = tl.multiple_of({pointer}, {ALIGN})" if aligned else f"    x = {pointer}",
+        "    means = tl.load(w + 1).to(tl.pointer_type(tl.float32))",
+        "    squares = tl.load(w + 2).to(tl.pointer_type(tl.float32))",
+        "    counts = tl.load(w + 3).to(tl.pointer_type(tl.float32))",
+        f"    c = tl.program_id(0).to({kind})",
+        f"    part = tl.program_id(1).to({kind})",
+        f"    mean = tl.zeros({tile}, tl.float32)",
+        f"    square = tl.zeros({tile}, tl.float32)",
+        f"    seen = tl.zeros({tile}, tl.float32)",
+        f"    for step in tl.range(0, {tiles}, num_stages={STAGES}):",
+        f"        tile = part * {tiles} + step",
+        f"        image = tile // {across} * {cut.beside} + tl.arange(0, {cut.beside})[:, None]",
+        f"        r = tile % {across} * {cut.row} + tl.arange(0, {cut.row})[None, :]",
+        f"        here = (image < {images}) & (r < {positions})",
+        f"        at = image * {between} + c * {step} + r",
+        "        v = tl.load(x + at, mask=here, other=0).to(tl.float32)",
+        "        seen = tl.where(here, seen + 1, seen)",
+        "        apart = v - mean",
+        "        moved = mean + apart / tl.maximum(seen, 1)",
+        "        more = square + apart * (v - moved)",
+        "        mean = tl.where(here, moved, mean)",
+        "        square = tl.where(here, more, square)",
+        "    count = tl.sum(tl.sum(seen, 1), 0)",
+        "    middle = tl.sum(tl.sum(mean * seen, 1), 0) / count",
+        "    total = tl.sum(tl.sum(square + (mean - middle) * (mean - middle) * seen, 1), 0)",
+        "    to = part * tl.num_programs(0) + c",
+        "    tl.store(means + to, middle)",
+        "    tl.store(squares + to, total)",
+        "    tl.store(counts + to, count)",
+    ]
+    return "\n".join(lines) + "\n", told.words
+
+
+def joined_source(cut: ImageParts | RowParts, is_open: bool) -> tuple[str, int, list[int]]:
     """The second kernel, of so many groups a program; and those of its numbers that are words."""
     groups, length = cut.channels // cut.group, cut.rows * cut.steps
     joined = FEW_PARTS if cut.parts * cut.group <= FEW_PARTS else PARTS
     columns = max(1, min(power_of_two(cut.samples * groups), JOINED // joined))
     kind = "tl.int64" if cut.parts * length * cut.group >= SMALL else "tl.int32"
-    told = TextNumbers(4, is_open, kind)
+    counted = isinstance(cut, RowParts)
+    out = 3 if counted else 2  # the word of the first result
+    told = TextNumbers(out + 2, is_open, kind)
     every, parts = told("every", cut.samples * groups), told("parts", cut.parts)
     channels, size = told("channels", cut.channels), told("size", cut.count)
     tall, total = told("length", length), told("number", cut.count * cut.group)
@@ -237,15 +326,25 @@ def joined_source(cut: ImageParts, is_open: bool) -> tuple[str, int, list[int]]:
         f"    at = {first} + part * {channels}",
         "    mean = tl.load(means + at, mask=inside, other=0)",
         "    square = tl.load(squares + at, mask=inside, other=0)",
-        f"    left = {size} - part * {tall}",
-        f"    seen = tl.maximum(tl.minimum(left, {tall}), 0).to(tl.float32)",
+        *(
+            [
+                "    counts = tl.load(w + 2).to(tl.pointer_type(tl.float32))",
+                "    seen = tl.load(counts + at, mask=inside, other=0)",
+            ]
+            if counted
+            else [
+                f"    left = {size} - part * {tall}",
+                f"    seen = tl.maximum(tl.minimum(left, {tall}), 0).to(tl.float32)",
+            ]
+        ),
         f"    number = {number}",
         "    middle = tl.sum(mean * seen, 0, keep_dims=True) / number",
         "    apart = tl.where(inside, mean - middle, 0)",
         "    total = tl.sum(square + apart * apart * seen, 0, keep_dims=True)",
-        "    tl.store(tl.load(w + 2).to(tl.pointer_type(tl.float32)) + g, middle, mask=known)",
+        f"    tl.store(tl.load(w + {out}).to(tl.pointer_type(tl.float32)) + g, middle, mask=known)",
         "    total = total / number",
-        "    tl.store(tl.load(w + 3).to(tl.pointer_type(tl.float32)) + g, total, mask=known)",
+        f"    variances = tl.load(w + {out + 1}).to(tl.pointer_type(tl.float32))",
+        "    tl.store(variances + g, total, mask=known)",
     ]
     return "\n".join(lines) + "\n", columns, told.words
 
@@ -270,13 +369,18 @@ def steps(
         )
         copied = copy_step(setting.target, x, place, MOMENTS.name)
         return [copied, *steps(setting, node, [place], results)]
-    cut = ImageParts(x, grouped)
+    rows = None if grouped else row_parts(x)
+    cut = ImageParts(x, grouped) if rows is None else rows
     shape = (cut.samples * cut.parts, cut.channels)
     partial = [
-        row_major(PlannedBuffer(ARENA, float32, prod(shape), name="parts"), shape) for _ in "ab"
+        row_major(PlannedBuffer(ARENA, float32, prod(shape), name="parts"), shape)
+        for _ in ("means", "squares", "counts")[: 2 if rows is None else 3]
     ]
-    is_open = not setting.target.sized
-    source, numbers = parts_source(x, cut, is_aligned(setting.target, x), is_open)
+    is_open, aligned = not setting.target.sized, is_aligned(setting.target, x)
+    if isinstance(cut, RowParts):
+        source, numbers = row_parts_source(x, cut, aligned, is_open)
+    else:
+        source, numbers = parts_source(x, cut, aligned, is_open)
     first = launch(Written(source, cut.grid, WARPS, MOMENTS.name), [x], partial, numbers)
     first.label = sized(MOMENTS.name, cut.count, cut.channels)
     joined, columns, numbers = joined_source(cut, is_open)
