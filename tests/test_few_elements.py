@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations import public
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import small_calls
-from adjoint.engine.ops.index import gather, scatter
+from adjoint.engine.ops.index import gather, scatter, whole_slices
 from adjoint.engine.tensor.index import few
 
 SHAPES = ((), (3,), (2, 4), (4, 1), (3, 2, 4), (2, 0, 3))
@@ -26,6 +28,7 @@ KEYS = 60  # of a shape
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Programs are made at the first call."""
+    HOOKS.load_rest()
     small_calls.PROGRAMS.forget()
     monkeypatch.setattr(small_calls, "SIGHTED", 0)
     monkeypatch.setattr(small_calls, "LOADED", 0)
@@ -153,7 +156,7 @@ def test_keys_do_what_their_operations_do(shape: tuple[int, ...]) -> None:
 
 def test_reads_and_writes_meet_programs() -> None:
     """So that the test above is one of native code, where it can be."""
-    if small_calls.HOOKS.meet_call is None:
+    if loops.native() is None:
         pytest.skip("objects are laid out otherwise here: nothing is met natively")
     x, index = ad.arange(8.0).reshape(2, 4), ad.tensor([1, 0])
     for _ in range(3):
@@ -224,6 +227,11 @@ def test_masked_scatter_reads_what_was_there() -> None:
         x.masked_scatter_(mask, ad.ones(3))
 
 
+PLAIN = ((gather, "plain_dim"), (scatter, "plain_dim"), (whole_slices, "plain_slices"))
+ALONG = ("gather", "scatter", "scatter of a number", "scatter_add")
+SLICES = ("index_select", "index_add", "index_copy")
+
+
 def test_along_a_dimension_whatever_fits_is_as_it_is_otherwise() -> None:
     """Ranks, sizes and dtypes that fit without a doubt, and those that have to be looked at."""
     rng = np.random.default_rng(4)
@@ -233,30 +241,30 @@ def test_along_a_dimension_whatever_fits_is_as_it_is_otherwise() -> None:
         dim = int(rng.integers(-len(shape) - 1, len(shape) + 1))
         size = shape[dim] if -len(shape) <= dim < len(shape) else 1
         sizes = tuple(max(n + rng.integers(-1, 2 if rng.random() < 0.2 else 1), 0) for n in shape)
-        index = ad.from_numpy(rng.integers(0, size, sizes)).to(
-            rng.choice([ad.int64, ad.int32, ad.int16], p=[0.8, 0.15, 0.05])
-        )
-        source = ad.from_numpy(rng.random(sizes if rng.random() < 0.8 else shape))
-        if rng.random() < 0.1:
-            source = source.float()
-        for name in ALONG:
-            given = (x, dim, index) if name == "gather" else (x, dim, index, source)
-            given = (x, dim, index, 2) if name == "scatter of a number" else given
+        kind = rng.choice([ad.int64, ad.int32, ad.int16], p=[0.8, 0.15, 0.05])
+        for name in (*ALONG, *SLICES):
+            block = sizes if name in ALONG else tuple(rng.integers(1, 3, int(rng.random() < 0.9)))
+            of_slices = [*shape]
+            if name in SLICES and block and -len(shape) <= dim < len(shape):
+                of_slices[dim] = block[0]
+            index = ad.from_numpy(rng.integers(0, size, block)).to(kind)
+            wanted = sizes if name in ALONG else tuple(of_slices)
+            source = ad.from_numpy(rng.random(wanted if rng.random() < 0.8 else shape))
+            source = source.float() if rng.random() < 0.1 else source
+            more = () if name in ("gather", "index_select") else (source,)
+            given = (x, dim, index, *((2,) if name == "scatter of a number" else more))
             call = getattr(ad, name.split()[0])
             with CONTEXT.having(reference=True), slowly():
                 want = told(call, *given)
             assert told(call, *given) == want, (name, given)
 
 
-ALONG = ("gather", "scatter", "scatter of a number", "scatter_add")
-
-
 @contextlib.contextmanager
 def slowly() -> Iterator[None]:
     """Nothing fits without a doubt."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (gather, scatter):
-            patch.setattr(module, "plain_dim", lambda *given: None)
+        for module, name in PLAIN:
+            patch.setattr(module, name, lambda *given: None)
         yield
 
 

@@ -105,6 +105,23 @@ def plain_dim(input: Any, dim: Any, index: Any, source: Any = None) -> int | Non
     return dim
 
 
+def plain_slices(input: Any, dim: Any, index: Any, source: Any = None) -> int | None:
+    """The same of a vector that names slices, of which a source has one for each."""
+    a, i = getattr(input, "_array", None), getattr(index, "_array", None)
+    if a.__class__ is not ndarray or i.__class__ is not ndarray or dim.__class__ is not int:
+        return None
+    if i.ndim != 1 or not i.size or i.dtype != INT64 or not -a.ndim <= dim < a.ndim:
+        return None
+    dim %= a.ndim
+    if source is not None:
+        y = getattr(source, "_array", None)
+        if y.__class__ is not ndarray or y.dtype is not a.dtype:
+            return None
+        if y.shape != (*a.shape[:dim], i.shape[0], *a.shape[dim + 1 :]):
+            return None
+    return dim
+
+
 def check_index_shape(name: str, x: Tensor, index: Tensor, dim: int) -> None:
     """Refuse an index of another rank, or larger than x outside `dim`."""
     if index.ndim != x.ndim:

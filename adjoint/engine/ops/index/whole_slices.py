@@ -15,7 +15,7 @@ from adjoint.engine.ops.common.arguments import checked_scalar
 from adjoint.engine.ops.create.creation import full
 from adjoint.engine.ops.elementwise.condition import fitting
 from adjoint.engine.ops.elementwise.records import WHERE
-from adjoint.engine.ops.index.gather import as_given, at_least_1d
+from adjoint.engine.ops.index.gather import as_given, at_least_1d, plain_slices
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT, require_index, same_dtype
 from adjoint.engine.ops.index.scatter import check_slices, full_like
 from adjoint.engine.ops.shape.convert import lying_as
@@ -33,6 +33,9 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     tensor([[3, 1],
             [6, 4]])
     """
+    plain = plain_slices(input, dim, index)
+    if plain is not None:
+        return INDEX(input, index, dims=(plain,), wrap=False)
     d = wrap_dim("index_select", dim, input.ndim)
     picks = require_index("index_select", index)
     if index.ndim > 1:
@@ -50,6 +53,9 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 @public(method=True, inplace=True, out=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """`input` with each slice of `source`, times `alpha`, added to the slice its index names."""
+    plain = plain_slices(input, dim, index, source) if alpha.__class__ is int else None
+    if plain is not None and alpha == 1:
+        return INDEX_PUT(input, source, index, dims=(plain,), accumulate=True, wrap=False)
     d, picks, y = check_slices("index_add", input, dim, index, source)
     if (input.ndim == 0) != (source.ndim == 0):
         raise ShapeError(
@@ -69,6 +75,9 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 @public(method=True, inplace=True, out=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`input` with the slices `index` names replaced by those of `source`."""
+    plain = plain_slices(input, dim, index, source)
+    if plain is not None:
+        return INDEX_PUT(input, source, index, dims=(plain,), accumulate=False, wrap=False)
     d, picks, y = check_slices("index_copy", input, dim, index, source, int64)
     x = at_least_1d(input)
     out = INDEX_PUT(x, y, picks, dims=(d,), accumulate=False, wrap=False)

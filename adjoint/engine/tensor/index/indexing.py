@@ -369,7 +369,9 @@ def _write_at_once(self: Tensor, key: Any, value: Any) -> bool:
         source = value._array
         if source.__class__ is not ndarray or source.dtype is not array.dtype:
             return False
-        if (basic and value._storage is self._storage) or not constants(value):
+        if basic and value._storage is self._storage:
+            return False
+        if (value._requires_grad or value._base is not None) and not constants(value):
             return False
     else:
         return False

@@ -203,8 +203,12 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         columns = shape[1]
         steps = array.reshape(-1)[: columns * columns : columns + 1]
         if array.dtype.char in AS_TOLD and array.flags.writeable:
-            steps[...] = fill_value
-            self._storage.version += 1
+            try:
+                steps[...] = fill_value
+                self._storage.version += 1
+            except BaseException:  # an interrupt
+                doubt(self._storage)
+                raise
         else:
             overwrite(self, steps, fill_value)
         return self
