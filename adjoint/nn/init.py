@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from math import ceil, erf, sqrt
+from math import ceil, erf, prod, sqrt
 from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
@@ -60,12 +60,9 @@ def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
         raise ShapeValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
         )
-    field = tensor[0][0].numel() if tensor.numel() else 1
-    if tensor.dim() > 2 and not tensor.numel():
-        field = 1
-        for size in tensor.shape[2:]:
-            field *= size
-    return tensor.size(1) * field, tensor.size(0) * field
+    outputs, inputs, *kernel = tensor.shape
+    field = prod(kernel)
+    return inputs * field, outputs * field
 
 
 def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:

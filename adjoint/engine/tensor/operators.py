@@ -7,6 +7,7 @@ the test that `y` is something a tensor computes with.
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import unwrap
 from numbers import Number
 from typing import Any
 
@@ -181,7 +182,7 @@ _COMPARISONS = {
 }
 _UNARY: dict[str, Method] = {
     "neg": arithmetic.NEG,
-    "pos": arithmetic.positive,
+    "pos": unwrap(arithmetic.positive),  # the operator asks who overrides
     "abs": sign.ABS,
     "invert": logical.BITWISE_NOT,
 }

@@ -67,11 +67,10 @@ EVENTS = _Events()
 
 
 def _sharing(storage: Storage) -> MemoryStorages:
-    try:
-        return storage.sharing
-    except AttributeError:
+    sharing: MemoryStorages | None = getattr(storage, "sharing", None)
+    if sharing is None:
         storage.sharing = sharing = MemoryStorages()
-        return sharing
+    return sharing
 
 
 def join(storage: Storage, other: Storage) -> None:

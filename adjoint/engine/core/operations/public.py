@@ -204,7 +204,7 @@ def _adapted(
 
     @functools.wraps(fn)
     def variant(*args: Any, **kwargs: Any) -> Any:
-        if small is not None and (small.small or small.taped):
+        if small is not None and (small.small or small.taped) and "out" not in kwargs:
             try:
                 result = HOOKS.meet_public(small, args, kwargs)
             except Exception as error:  # as it is, it succeeds or says what is wrong

@@ -153,6 +153,8 @@ def numel_function(input: Tensor) -> int:
 @method
 def get_device(self: Tensor) -> int:
     """The index of the GPU, or -1 on the CPU."""
+    if self._array.__class__ is ndarray:
+        return -1
     device = self.device
     return -1 if device.type == "cpu" else int(device.index or 0)
 
