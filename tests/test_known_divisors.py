@@ -151,7 +151,7 @@ def test_compiled_quotients(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [ad.uint8, ad.int8, ad.int32, ad.int64])
-def test_whole_numbers_by_a_number(dtype: ad.DType) -> None:
+def test_whole_numbers_by_a_number(dtype: Any) -> None:
     """Quotients and remainders, at the ends too; of a divisor that is zero in the dtype, no more."""
     limits = ad.iinfo(dtype)
     ends = [limits.min, limits.min + 1, limits.max]
