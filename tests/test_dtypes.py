@@ -312,3 +312,11 @@ def test_every_float16_rounds_to_the_nearest_bfloat16(repeated: bool) -> None:
     nan = np.isnan(numbers)
     assert np.array_equal(got[~nan], nearest[~nan])
     assert x.to(ad.bfloat16).isnan().numpy().sum() == nan.sum() * (3 if repeated else 1)
+
+
+@pytest.mark.parametrize("number", [np.int64(1), np.float32(1), np.bool_(True)])
+def test_numbers_of_numpy_count_as_numbers(number: Any) -> None:
+    for dtype in (ad.uint8, ad.int32, ad.float16, ad.float64):
+        x = ad.ones(1, dtype=dtype)
+        assert ad.result_type(x, number) is ad.result_type(number, x)
+        assert ad.result_type(x, number) is ad.result_type(x, number.item())

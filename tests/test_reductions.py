@@ -448,3 +448,11 @@ def test_all_elements_are_combined_in_the_order_in_which_they_lie(name: str, dty
             assert ad.equal(kept.reshape(()), bits)
     gaps = x.permute(3, 2, 1, 0)[..., ::2]  # which lie in no order without gaps
     ad.testing.assert_close(run(gaps), run(gaps.contiguous()))
+
+
+@pytest.mark.parametrize("name", ["max", "min", "median", "nanmedian"])
+def test_one_number_of_all_keeps_no_dimension(name: str) -> None:
+    """Refused, as in PyTorch, and not left aside."""
+    with pytest.raises(TypeError, match="keepdim is for one dimension"):
+        getattr(ad.ones(2, 3), name)(keepdim=True)
+    assert getattr(ad.ones(2, 3), name)(dim=1, keepdim=True)[0].shape == (2, 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from numpy import generic
+
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.public import public
@@ -19,7 +21,8 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
     >>> ad.result_type(ad.tensor([1], dtype=ad.uint8), 1.5)
     adjoint.float32
     """
-    return common_dtype((tensor1, tensor2))
+    numbers = (x.item() if isinstance(x, generic) else x for x in (tensor1, tensor2))  # NumPy's
+    return common_dtype(tuple(numbers))
 
 
 @public()

@@ -238,6 +238,8 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 def _median(name: str, input: Tensor, dim: int | None, keepdim: bool, omit: bool) -> Any:
     refuse_bool(name, input)
     if dim is None:
+        if keepdim:
+            raise TypeError(f"{name}: keepdim is for one dimension. Name it with dim=.")
         refuse_complex(name, input)
         if input.numel() == 0:
             nan = input.new_full((), float("nan"), dtype=float64)

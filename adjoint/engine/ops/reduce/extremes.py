@@ -280,6 +280,10 @@ def _either(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, reduc
     if is_tensor(dim) or other is not None:
         return pairwise(input, dim if other is None else other)
     if dim is None:
+        if keepdim:
+            raise TypeError(
+                f"{name}: keepdim is for one dimension. Name it with dim=, or use a{name}"
+            )
         refuse_complex(name, input)
         refuse_empty(name, input.shape)
         whole = extreme if CONTEXT.plain and not input.requires_grad else of_all
