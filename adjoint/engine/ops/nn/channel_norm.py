@@ -30,8 +30,10 @@ from adjoint.engine.ops.nn.normalization import (
     check_dtypes,
     given,
     narrow,
+    parameter_gradient,
     per_channel,
     pull_back,
+    weighted,
 )
 from adjoint.engine.ops.reduce.reduction import SUM, count
 from adjoint.engine.ops.shape.convert import lying_as
@@ -73,6 +75,15 @@ def _gradient_sums(
     return SUM(wide, dims=dims, keepdim=True), along
 
 
+def _sums_are_shared(x: Tensor) -> bool:
+    """Whether gradients are made of the sums of `_gradient_sums`.
+
+    On the CPU a sum of what a program is given is a pass of its own, which takes longer than to
+    scale each element; where channels lie innermost, rows are read in one pass anyway.
+    """
+    return x.ndim == 2 or x.device.type != "cpu"
+
+
 def _channel_norm_input(
     gs: Any, x: Tensor, affine: Any, later_outs: Any, batch: bool, eps: float
 ) -> Tensor | None:
@@ -83,6 +94,9 @@ def _channel_norm_input(
         out = _channel_norm_input((g, *rest[:2]), rows, affine, rest[2:], batch, eps)
         return None if out is None else images_of_rows(out, x)
     g, wide, dims = gs[0], widen(x), _channel_dims(x, batch)
+    if not _sums_are_shared(x):
+        gs = (weighted(g, affine, per_channel(x)), *gs[1:])
+        return narrow(pull_back(gs, wide, later_outs, dims, eps), x)
     out = pull_back((None, *gs[1:]), wide, later_outs, dims, eps)
     if g is not None:  # g less its part along the mean and along the result
         n = max(count(x.shape, dims), 1)
@@ -105,6 +119,8 @@ def _channel_norm_affine(
     if batch and goes_by_channels(x):
         x, g = rows_of_channels(x), rows_of_channels(g)
         later_outs = [s.reshape(per_channel(x)) for s in later_outs]
+    if not _sums_are_shared(x):
+        return parameter_gradient(g, x, later_outs, position, per_channel(x), spec, eps)
     sums = _gradient_sums(g, x, later_outs, _channel_dims(x, batch), eps)
     out = sums[1 if position == 1 else 0]
     return out.sum_to_size(per_channel(x)).reshape(spec.shape).to(spec.dtype)
