@@ -141,7 +141,7 @@ def test_an_interrupt_leaves_the_doors_as_they_were() -> None:
 
         on_tape.BY_KIND.clear()
         x = ad.ones(2, 3, requires_grad=True)
-        given = (x,), {}, lambda: x.max(1)  # noqa: B023, called before the next one is there
+        given: tuple[Any, ...] = (x,), {}, lambda: x.max(1)  # noqa: B023, called before the next one is there
         sys.setprofile(interrupt)
         try:
             on_tape.note(SmallCalls("max"), *given)
@@ -177,8 +177,13 @@ def test_blocks_are_heeded() -> None:
         assert not ad.cat([leaf, leaf]).requires_grad
     with ad.inference_mode():
         assert leaf.softmax(1).is_inference()
-    packed = []
-    with ad.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+    packed: list[ad.Tensor] = []
+
+    def pack(t: ad.Tensor) -> ad.Tensor:
+        packed.append(t)
+        return t
+
+    with ad.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         leaf.softmax(1).sum().backward()
     assert packed
     assert ad.func.grad(lambda x: x.softmax(1).pow(2).sum())(leaf).shape == (3, 4)
