@@ -257,6 +257,12 @@ def test_dynamic_linear(per_row: bool, symmetric: bool) -> None:
     ad.manual_seed(0)
     plain = nn.Linear(64, 8)
     layer = DynamicLinear.of(plain, per_row, symmetric)
+    weight = layer.weight()  # a method, as in PyTorch
+    assert weight.q_per_channel_scales().tolist() == layer.scale.tolist()
+    assert weight.dequantize().equal(layer.dequantize())
+    assert layer.bias() is plain.bias
+    assert "bias=True" in repr(layer)
+    assert "bias=False" in repr(DynamicLinear.of(nn.Linear(4, 2, bias=False)))
     x = ad.randn(3, 5, 64)
     values = x.numpy()
     axes: Any = -1 if per_row else None
@@ -291,6 +297,9 @@ def test_what_stands_out_is_multiplied_apart(config: Any, tmp_path: Path) -> Non
         made: Any = copy.deepcopy(model)
         q.quantize_(made, config(outliers=outliers))
         assert made[0].dequantize().allclose(model[0].weight, atol=0.02)
+        if outliers and config is q.Int8DynamicActivationInt8WeightConfig:
+            with pytest.raises(NotImplementedError, match="kept in floats"):
+                made[0].weight()
         errors[outliers] = float((made(x) - real).abs().max())
         assert (ad.compile(made)(x) - made(x)).abs().max() < 1e-4 * real.abs().max()
         path = tmp_path / f"{outliers}.safetensors"
@@ -566,6 +575,8 @@ def test_dynamic_quantisation_leaves_the_model_alone() -> None:
     model = nn.Sequential(nn.Linear(8, 4), nn.LSTM(4, 4))
     made: Any = q.quantize_dynamic(model)
     assert isinstance(made[0], DynamicLinear)
+    weight = made[0].weight()
+    assert (weight.dequantize() - model[0].weight).abs().max() <= weight.q_scale() * 0.501
     assert isinstance(made[1], DynamicLSTM)
     assert isinstance(model[0], nn.Linear)
     assert isinstance(model[1], nn.LSTM)

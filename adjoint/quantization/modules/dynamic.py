@@ -7,19 +7,14 @@ from typing import Any
 import adjoint as ad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.functional import quantize_affine, quantized_linear
-from adjoint.quantization.modules.kept import (
-    Kept,
-    columns_of,
-    put_bias,
-    put_columns,
-    sum_again,
-)
+from adjoint.quantization.modules.kept import Called, columns_of, put_columns
 from adjoint.quantization.outliers import Columns, standing_out, without
 from adjoint.quantization.ranges import INT8, choose_scale
+from adjoint.quantization.tensor import QuantizedTensor
 from adjoint.quantization.weights import group_weight
 
 
-class DynamicLinear(Kept):
+class DynamicLinear(Called):
     """A linear layer that multiplies in int8: inputs are rounded by the range they have.
 
     Args:
@@ -42,9 +37,7 @@ class DynamicLinear(Kept):
     """
 
     kind = "dynamic_linear"
-    weight: Tensor
     scale: Tensor
-    weight_sums: Tensor
     columns: Tensor | None
     column_weight: Tensor | None
 
@@ -65,13 +58,9 @@ class DynamicLinear(Kept):
                 f"DynamicLinear: outliers must be from 0 to {self.in_features}, received {outliers}"
             )
         self.per_row, self.symmetric, self.outliers = per_row, symmetric, outliers
-        self.register_buffer("weight", weight)
+        self.put(weight, bias)
         self.register_buffer("scale", scale)
-        put_bias(self, bias)
         put_columns(self, columns)
-        sums = weight.sum(1, dtype=ad.int32)
-        self.register_buffer("weight_sums", sums, persistent=False)
-        self.register_load_state_dict_post_hook(sum_again)
 
     @classmethod
     def of(
@@ -94,9 +83,20 @@ class DynamicLinear(Kept):
         options = {"per_row": self.per_row, "symmetric": self.symmetric}
         return options | ({"outliers": self.outliers} if self.outliers else {})
 
+    def by_channel(self) -> QuantizedTensor:
+        if self.columns is not None:
+            raise NotImplementedError(
+                "DynamicLinear.weight: columns of this weight are kept in floats, so it is no "
+                "quantised tensor. dequantize() gives all of it."
+            )
+        scale = self.scale.to(ad.float32)
+        return QuantizedTensor(
+            self.integers, scale, scale.new_zeros(scale.shape, dtype=ad.int32), 0
+        )
+
     def dequantize(self) -> Tensor:
         """The weight in float32."""
-        real = self.weight.to(ad.float32) * self.scale.unsqueeze(-1)
+        real = self.integers.to(ad.float32) * self.scale.unsqueeze(-1)
         if self.columns is None or self.column_weight is None:
             return real
         return real.index_copy(1, self.columns, self.column_weight)
@@ -114,7 +114,7 @@ class DynamicLinear(Kept):
             x = without(x, self.columns)
         if self.outliers and x.numel():
             features = standing_out(x, self.outliers)
-            steps = self.weight.index_select(1, features).to(ad.float32)
+            steps = self.integers.index_select(1, features).to(ad.float32)
             products = Columns(features, steps * self.scale.unsqueeze(-1)).product(x)
             out = products if out is None else out + products
             x = without(x, features)
@@ -128,12 +128,18 @@ class DynamicLinear(Kept):
         scale, zero = choose_scale(low, high, INT8, self.symmetric)
         steps = quantize_affine(x, scale, zero, INT8.low, INT8.high, ad.int8)
         return quantized_linear(
-            steps, scale, zero, self.weight, self.scale, self.weight_sums, self.bias
+            steps,
+            scale,
+            zero,
+            self.integers,
+            self.scale,
+            self.weight_sums,
+            self._parameters["bias"],
         )
 
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"bias={self.bias is not None}, per_row={self.per_row}, symmetric={self.symmetric}"
+            f"bias={self.bias() is not None}, per_row={self.per_row}, symmetric={self.symmetric}"
             + (f", outliers={self.outliers}" if self.outliers else "")
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import adjoint as ad
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.outliers import Columns
+from adjoint.quantization.tensor import QuantizedTensor
 
 KINDS: dict[str, type[Kept]] = {}
 
@@ -37,6 +38,45 @@ class Kept(nn.Module):
         return cls.empty(tensors, **options)
 
 
+class Called(Kept):
+    """A layer whose weight, of int8, and bias are asked for by calls, as PyTorch's are.
+
+    `layer.weight()` and `layer.bias()` are methods; the tensors are in the tables under their
+    names, where states and files have them.
+    """
+
+    weight_sums: Tensor
+
+    def put(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Keep both, and the sums of the weight's rows."""
+        self._buffers["weight"] = weight  # register_buffer refuses the name of a method
+        self._parameters["bias"] = None if bias is None else as_parameter(bias)
+        sums = weight.sum(tuple(range(1, weight.ndim)), dtype=ad.int32)
+        self.register_buffer("weight_sums", sums, persistent=False)
+        self.register_load_state_dict_post_hook(_sum_again)
+
+    def by_channel(self) -> QuantizedTensor:
+        """The weight, quantised, each channel by a scale of its own."""
+        raise NotImplementedError
+
+    @property
+    def integers(self) -> Tensor:
+        """The weight's whole numbers: (out, ...) of int8."""
+        return cast(Tensor, self._buffers["weight"])
+
+    def weight(self) -> QuantizedTensor:
+        """The weight, quantised: by one scale where all channels have the same."""
+        whole = self.by_channel()
+        scales, zeros = whole._scale, whole._zero
+        if bool((scales == scales[0]).all() & (zeros == zeros[0]).all()):
+            return QuantizedTensor(whole._ints, scales[0], zeros[0])
+        return whole
+
+    def bias(self) -> Tensor | None:
+        """The bias as it was, or none."""
+        return self._parameters["bias"]
+
+
 def as_parameter(tensor: Tensor) -> nn.Parameter:
     """A tensor as a parameter: itself where it is one."""
     return tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor)
@@ -47,11 +87,11 @@ def put_bias(module: nn.Module, bias: Tensor | None) -> None:
     module.register_parameter("bias", None if bias is None else as_parameter(bias))
 
 
-def sum_again(module: Any, _: Any) -> None:
-    """The sums of weights that were just loaded (a hook of layers with a weight of int8)."""
+def _sum_again(module: Called, _: Any) -> None:
+    """The sums of weights that were just loaded."""
     with ad.no_grad():
-        weight = module._buffers["weight"]
-        module.weight_sums.copy_(weight.sum(tuple(range(1, weight.ndim)), dtype=ad.int32))
+        dims = tuple(range(1, module.integers.ndim))
+        module.weight_sums.copy_(module.integers.sum(dims, dtype=ad.int32))
 
 
 def put_columns(module: Any, columns: Columns | None) -> None:

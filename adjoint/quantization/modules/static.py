@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import adjoint as ad
 from adjoint import nn
 from adjoint.engine.core.dtype import DType, named
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.functional import quantized_convolution, quantized_linear
-from adjoint.quantization.modules.kept import Kept, as_parameter, sum_again
+from adjoint.quantization.modules.kept import Called, Kept
 from adjoint.quantization.schemes import HELD
 from adjoint.quantization.tensor import QuantizedTensor, quantize_per_channel, rounded
 
@@ -44,16 +44,11 @@ def observed(module: Any) -> tuple[Tensor, Tensor, DType]:
     return scale.clone(), zero.clone(), seen.dtype  # tensors of their own, not views
 
 
-class _Weighted(Kept):
-    """A layer with a weight of int8, whose outputs are rounded by a scale of its own.
-
-    Programs ask such layers of PyTorch's for `layer.weight()` and `layer.bias()`: the names are
-    methods, and the tensors are in the tables under them, where states and files have them.
-    """
+class _Weighted(Called):
+    """A layer with a weight of int8, whose outputs are rounded by a scale of its own."""
 
     weight_scale: Tensor
     weight_zero: Tensor | None
-    weight_sums: Tensor
     scale: Tensor
     zero_point: Tensor
 
@@ -62,16 +57,11 @@ class _Weighted(Kept):
     ) -> None:
         super().__init__()
         self.dtype, self.relu = named(dtype), relu
-        self._buffers["weight"] = tensors["weight"]  # register_buffer refuses a method's name
+        self.put(tensors["weight"], tensors.get("bias"))
         self.register_buffer("weight_scale", tensors["weight_scale"])
         self.register_buffer("weight_zero", tensors.get("weight_zero"))
         self.register_buffer("scale", tensors["scale"])
         self.register_buffer("zero_point", tensors["zero_point"])
-        bias = tensors.get("bias")
-        self._parameters["bias"] = bias if bias is None else as_parameter(bias)
-        sums = tensors["weight"].sum(tuple(range(1, tensors["weight"].ndim)), dtype=ad.int32)
-        self.register_buffer("weight_sums", sums, persistent=False)
-        self.register_load_state_dict_post_hook(sum_again)
 
     def options(self) -> dict[str, Any]:
         return {"dtype": self.dtype.name, "relu": self.relu}
@@ -81,32 +71,15 @@ class _Weighted(Kept):
         real = real.relu() if self.relu else real
         return rounded(real, self.scale, self.zero_point, HELD[self.dtype])
 
-    @property
-    def integers(self) -> Tensor:
-        """The weight's whole numbers: (out, ...) of int8."""
-        return cast(Tensor, self._buffers["weight"])
-
-    def weight(self) -> QuantizedTensor:
-        """The weight, quantised: by one scale where all channels have the same."""
-        whole = self._by_channel()
-        scales, zeros = whole._scale, whole._zero
-        if bool((scales == scales[0]).all() & (zeros == zeros[0]).all()):
-            return QuantizedTensor(whole._ints, scales[0], zeros[0])
-        return whole
-
-    def _by_channel(self) -> QuantizedTensor:
+    def by_channel(self) -> QuantizedTensor:
         zeros = self.weight_zero
         if zeros is None:
             zeros = self.weight_scale.new_zeros(self.weight_scale.shape, dtype=ad.int32)
         return QuantizedTensor(self.integers, self.weight_scale, zeros, 0)
 
-    def bias(self) -> Tensor | None:
-        """The bias in float32, or none."""
-        return self._parameters["bias"]
-
     def dequantize(self) -> Tensor:
         """The weight in float32."""
-        return self._by_channel().dequantize()
+        return self.by_channel().dequantize()
 
 
 def weight_tensors(module: Any, weight: Tensor, bias: Tensor | None) -> dict[str, Tensor]:
