@@ -11,7 +11,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.quantization.fake_quantize import FakeQuantizeBase
 from adjoint.quantization.modules import intrinsic as ni
-from adjoint.quantization.modules.dynamic import DynamicLinear
+from adjoint.quantization.modules.dynamic import CalledLinear
 from adjoint.quantization.modules.qat import QAT_CONVOLUTIONS, QATLinear, QATLinearReLU
 from adjoint.quantization.modules.recurrent import RECURRENT
 from adjoint.quantization.modules.static import (
@@ -96,7 +96,7 @@ QAT: dict[type, Make] = {
 def _dynamic_linear(mod: Any) -> nn.Module:
     config: QConfig = mod.qconfig
     weight = config.weight()
-    return DynamicLinear.of(
+    return CalledLinear.of(
         mod, per_row=False, symmetric=False, per_channel=weight.qscheme.per_channel
     )
 
@@ -323,7 +323,7 @@ def quantize_dynamic(
     Example:
         >>> model = nn.Sequential(nn.Linear(8, 4))
         >>> type(quantize_dynamic(model, {nn.Linear})[0]).__name__
-        'DynamicLinear'
+        'CalledLinear'
     """
     configs = {ad.qint8: default_dynamic_qconfig, ad.quint8: float_qparams_weight_only_qconfig}
     if dtype not in configs:

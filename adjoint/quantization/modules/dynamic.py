@@ -7,14 +7,21 @@ from typing import Any
 import adjoint as ad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.functional import quantize_affine, quantized_linear
-from adjoint.quantization.modules.kept import Called, columns_of, put_columns
+from adjoint.quantization.modules.kept import (
+    Called,
+    Kept,
+    columns_of,
+    put_bias,
+    put_columns,
+    sum_again,
+)
 from adjoint.quantization.outliers import Columns, standing_out, without
 from adjoint.quantization.ranges import INT8, choose_scale
 from adjoint.quantization.tensor import QuantizedTensor
 from adjoint.quantization.weights import group_weight
 
 
-class DynamicLinear(Called):
+class DynamicLinear(Kept):
     """A linear layer that multiplies in int8: inputs are rounded by the range they have.
 
     Args:
@@ -37,7 +44,10 @@ class DynamicLinear(Called):
     """
 
     kind = "dynamic_linear"
+    weight: Any  # a tensor; below, a method
+    bias: Any
     scale: Tensor
+    weight_sums: Tensor
     columns: Tensor | None
     column_weight: Tensor | None
 
@@ -83,20 +93,17 @@ class DynamicLinear(Called):
         options = {"per_row": self.per_row, "symmetric": self.symmetric}
         return options | ({"outliers": self.outliers} if self.outliers else {})
 
-    def by_channel(self) -> QuantizedTensor:
-        if self.columns is not None:
-            raise NotImplementedError(
-                "DynamicLinear.weight: columns of this weight are kept in floats, so it is no "
-                "quantised tensor. dequantize() gives all of it."
-            )
-        scale = self.scale.to(ad.float32)
-        return QuantizedTensor(
-            self.integers, scale, scale.new_zeros(scale.shape, dtype=ad.int32), 0
-        )
+    def put(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Keep both, and the sums of the weight's rows."""
+        self.register_buffer("weight", weight)
+        put_bias(self, bias)
+        sums = weight.sum(1, dtype=ad.int32)
+        self.register_buffer("weight_sums", sums, persistent=False)
+        self.register_load_state_dict_post_hook(sum_again)
 
     def dequantize(self) -> Tensor:
         """The weight in float32."""
-        real = self.integers.to(ad.float32) * self.scale.unsqueeze(-1)
+        real = self.held("weight").to(ad.float32) * self.scale.unsqueeze(-1)
         if self.columns is None or self.column_weight is None:
             return real
         return real.index_copy(1, self.columns, self.column_weight)
@@ -114,7 +121,7 @@ class DynamicLinear(Called):
             x = without(x, self.columns)
         if self.outliers and x.numel():
             features = standing_out(x, self.outliers)
-            steps = self.integers.index_select(1, features).to(ad.float32)
+            steps = self.held("weight").index_select(1, features).to(ad.float32)
             products = Columns(features, steps * self.scale.unsqueeze(-1)).product(x)
             out = products if out is None else out + products
             x = without(x, features)
@@ -131,7 +138,7 @@ class DynamicLinear(Called):
             steps,
             scale,
             zero,
-            self.integers,
+            self.held("weight"),
             self.scale,
             self.weight_sums,
             self._parameters["bias"],
@@ -140,6 +147,25 @@ class DynamicLinear(Called):
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"bias={self.bias() is not None}, per_row={self.per_row}, symmetric={self.symmetric}"
-            + (f", outliers={self.outliers}" if self.outliers else "")
+            f"bias={self._parameters['bias'] is not None}, per_row={self.per_row}, "
+            f"symmetric={self.symmetric}" + (f", outliers={self.outliers}" if self.outliers else "")
         )
+
+
+class CalledLinear(Called, DynamicLinear):
+    """The linear layer of `quantize_dynamic`: as PyTorch's it has its weight and bias as methods.
+
+    Example:
+        >>> layer = CalledLinear.of(ad.nn.Linear(64, 8), per_channel=False)
+        >>> layer.weight().dtype, tuple(layer.bias().shape)
+        (adjoint.qint8, (8,))
+    """
+
+    kind = "called_linear"
+
+    def by_channel(self) -> QuantizedTensor:
+        if self.columns is not None:  # of which the integers have zeros
+            raise NotImplementedError("CalledLinear.weight: some columns are kept in floats")
+        scale = self.scale.to(ad.float32)
+        zeros = scale.new_zeros(scale.shape, dtype=ad.int32)
+        return QuantizedTensor(self.held("weight"), scale, zeros, 0)

@@ -32,6 +32,10 @@ class Kept(nn.Module):
         """The layer of these options, with tensors of these shapes."""
         raise NotImplementedError
 
+    def held(self, name: str) -> Tensor:
+        """A buffer, where a method may have its name."""
+        return cast(Tensor, self._buffers[name])
+
     @classmethod
     def in_place_of(cls, layer: nn.Module, tensors: dict[str, Tensor], **options: Any) -> Kept:
         """The layer a file describes, for a model that has this one there in floats."""
@@ -53,16 +57,11 @@ class Called(Kept):
         self._parameters["bias"] = None if bias is None else as_parameter(bias)
         sums = weight.sum(tuple(range(1, weight.ndim)), dtype=ad.int32)
         self.register_buffer("weight_sums", sums, persistent=False)
-        self.register_load_state_dict_post_hook(_sum_again)
+        self.register_load_state_dict_post_hook(sum_again)
 
     def by_channel(self) -> QuantizedTensor:
         """The weight, quantised, each channel by a scale of its own."""
         raise NotImplementedError
-
-    @property
-    def integers(self) -> Tensor:
-        """The weight's whole numbers: (out, ...) of int8."""
-        return cast(Tensor, self._buffers["weight"])
 
     def weight(self) -> QuantizedTensor:
         """The weight, quantised: by one scale where all channels have the same."""
@@ -87,11 +86,11 @@ def put_bias(module: nn.Module, bias: Tensor | None) -> None:
     module.register_parameter("bias", None if bias is None else as_parameter(bias))
 
 
-def _sum_again(module: Called, _: Any) -> None:
+def sum_again(module: Any, _: Any) -> None:
     """The sums of weights that were just loaded."""
     with ad.no_grad():
-        dims = tuple(range(1, module.integers.ndim))
-        module.weight_sums.copy_(module.integers.sum(dims, dtype=ad.int32))
+        weight = module.held("weight")
+        module.weight_sums.copy_(weight.sum(tuple(range(1, weight.ndim)), dtype=ad.int32))
 
 
 def put_columns(module: Any, columns: Columns | None) -> None:

@@ -75,7 +75,7 @@ class _Weighted(Called):
         zeros = self.weight_zero
         if zeros is None:
             zeros = self.weight_scale.new_zeros(self.weight_scale.shape, dtype=ad.int32)
-        return QuantizedTensor(self.integers, self.weight_scale, zeros, 0)
+        return QuantizedTensor(self.held("weight"), self.weight_scale, zeros, 0)
 
     def dequantize(self) -> Tensor:
         """The weight in float32."""
@@ -113,7 +113,7 @@ class QuantizedLinear(_Weighted):
 
     def __init__(self, tensors: dict[str, Tensor], **options: Any) -> None:
         super().__init__(tensors, **options)
-        self.out_features, self.in_features = map(int, self.integers.shape)
+        self.out_features, self.in_features = map(int, self.held("weight").shape)
 
     @classmethod
     def empty(cls, tensors: dict[str, Tensor], **options: Any) -> QuantizedLinear:
@@ -133,7 +133,7 @@ class QuantizedLinear(_Weighted):
                 bytes_of(x),
                 x._scale,
                 x._zero,
-                self.integers,
+                self.held("weight"),
                 self.weight_scale,
                 self.weight_sums,
                 self._parameters["bias"],
@@ -165,9 +165,9 @@ class QuantizedConv(_Weighted):
         super().__init__(tensors, **options)
         self.stride, self.padding, self.dilation = _plain(stride), _plain(padding), _plain(dilation)
         self.groups = groups
-        self.out_channels = int(self.integers.shape[0])
-        self.in_channels = int(self.integers.shape[1]) * groups
-        self.kernel_size = tuple(int(n) for n in self.integers.shape[2:])
+        self.out_channels = int(self.held("weight").shape[0])
+        self.in_channels = int(self.held("weight").shape[1]) * groups
+        self.kernel_size = tuple(int(n) for n in self.held("weight").shape[2:])
 
     @classmethod
     def empty(cls, tensors: dict[str, Tensor], **options: Any) -> QuantizedConv:
@@ -206,7 +206,7 @@ class QuantizedConv(_Weighted):
                 bytes_of(x),
                 x._scale,
                 x._zero,
-                self.integers,
+                self.held("weight"),
                 self.weight_scale,
                 self.weight_sums,
                 self._parameters["bias"],
