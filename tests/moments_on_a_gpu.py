@@ -61,8 +61,8 @@ def check(seed: int) -> None:
 def main() -> None:
     """All cases on the stand-in, by Triton's interpreter, whose images are small."""
     importlib.import_module("tests.cupy_stand_in").connect()
-    moments.LONG = moments.LONG_GROUP = 64  # type: ignore[misc]
-    moments.PARTS, moments.FEW_PARTS = 16, 4  # type: ignore[misc]
+    moments.LONG = moments.LONG_GROUP = 64
+    moments.PARTS, moments.FEW_PARTS = 16, 4
     plain, written = moments.parts_source, []
 
     def noted(*given: Any) -> Any:

@@ -26,7 +26,8 @@ SIZES = (5, 8, 11, 16)  # of which the later ones are of kinds for many
 def gradients(device: str, keep: bool = False) -> list[Any]:
     """Of operations at several sizes, in one backward; or in two."""
     rng = np.random.default_rng(3)
-    leaves, total = [], 0.0
+    leaves: list[Any] = []
+    total: Any = 0.0
     for n in SIZES:
         x, w = (
             ad.tensor(rng.standard_normal(s).astype(np.float32), device=device).requires_grad_()
@@ -40,7 +41,7 @@ def gradients(device: str, keep: bool = False) -> list[Any]:
         leaves += [x, w]
     if keep:
         ad.autograd.grad(total, leaves, retain_graph=True)
-    total.backward()  # type: ignore[attr-defined]
+    total.backward()
     return [np.asarray(x.grad.cpu()) for x in leaves]
 
 

@@ -15,7 +15,6 @@ from adjoint.engine.backends.triton.templates import moments
 from adjoint.engine.compiler.memory.buffer_kinds import INPUT, RESULT
 from adjoint.engine.compiler.memory.places import Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.package.naming import digest
-from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.core.dtype import bfloat16, float32
 from tests.interpreted_process import needs_interpreter, run_by_interpreter
 from tests.moments_on_a_gpu import CASES, check
@@ -38,7 +37,7 @@ def test_interpreted() -> None:
     run_by_interpreter("tests.moments_on_a_gpu", says="all cases hold")
 
 
-def launches(shape: tuple[int, ...], target: Any, by_channels: bool = True) -> list[Launch]:
+def launches(shape: tuple[int, ...], target: Any, by_channels: bool = True) -> list[Any]:
     """The launches for images whose channels lie innermost, or that lie in rows."""
     image, channels = row_major(PlannedBuffer(INPUT, bfloat16, prod(shape)), shape), shape[1]
     if by_channels:
@@ -46,27 +45,28 @@ def launches(shape: tuple[int, ...], target: Any, by_channels: bool = True) -> l
         image = Place(image.buffer, shape, (c * h * w, 1, w * c, c), 0)
     rows = row_major(PlannedBuffer(RESULT, float32, channels), (channels,))
     node: Any = SimpleNamespace(params={"dims": (0, 2, 3)})
-    return moments.steps(SimpleNamespace(target=target), node, [image], [rows, rows])  # type: ignore[arg-type]
+    setting: Any = SimpleNamespace(target=target)
+    return [*moments.steps(setting, node, [image], [rows, rows])]
 
 
 def test_two_kernels_and_one_more_for_few_parts_serve_images_of_all_sizes() -> None:
     every = [launches(shape, EagerTarget()) for shape in DEEP]
-    assert len({first.text.source for first, _ in every}) == 1  # type: ignore[union-attr]
-    assert len({last.text.source for _, last in every}) == 2  # type: ignore[union-attr]
+    assert len({first.text.source for first, _ in every}) == 1
+    assert len({last.text.source for _, last in every}) == 2
     known = [launches(shape, TritonTarget()) for shape in DEEP]
-    assert len({first.text.source for first, _ in known}) == len(DEEP)  # type: ignore[union-attr]
+    assert len({first.text.source for first, _ in known}) == len(DEEP)
 
 
 @pytest.mark.parametrize("target", [EagerTarget, TritonTarget])
 @pytest.mark.parametrize("by_channels", [True, False])
 def test_nothing_is_divided_where_rows_lie_at_one_step(target: Any, by_channels: bool) -> None:
     first, _ = launches(DEEP[0], target(), by_channels)
-    assert ("(r % " in first.text.source) is not by_channels  # type: ignore[union-attr]
+    assert ("(r % " in first.text.source) is not by_channels
 
 
 def test_kernels_compile() -> None:
     for launch in launches(DEEP[1], EagerTarget()):
-        text: Any = with_arguments(launch.text, len(launch.words))  # type: ignore[arg-type]
+        text: Any = with_arguments(launch.text, len(launch.words))
         assert build(text, digest(text.source), 90).cubin.startswith(b"\x7fELF")
 
 
