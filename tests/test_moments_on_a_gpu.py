@@ -37,12 +37,14 @@ def test_interpreted() -> None:
     run_by_interpreter("tests.moments_on_a_gpu", says="all cases hold")
 
 
-def launches(shape: tuple[int, ...], target: Any, by_channels: bool = True) -> list[Any]:
-    """The launches for images whose channels lie innermost, or that lie in rows."""
-    image, channels = row_major(PlannedBuffer(INPUT, bfloat16, prod(shape)), shape), shape[1]
-    if by_channels:
-        _, c, h, w = shape
+def launches(shape: tuple[int, ...], target: Any, layout: str = "channels") -> list[Any]:
+    """The launches for images whose channels lie innermost, that lie in rows, or within others."""
+    image, channels = row_major(PlannedBuffer(INPUT, bfloat16, 2 * prod(shape)), shape), shape[1]
+    _, c, h, w = shape
+    if layout == "channels":
         image = Place(image.buffer, shape, (c * h * w, 1, w * c, c), 0)
+    elif layout == "within":
+        image = Place(image.buffer, shape, (c * h * (w + 2), h * (w + 2), w + 2, 1), 0)
     rows = row_major(PlannedBuffer(RESULT, float32, channels), (channels,))
     node: Any = SimpleNamespace(params={"dims": (0, 2, 3)})
     setting: Any = SimpleNamespace(target=target)
@@ -58,10 +60,10 @@ def test_two_kernels_and_one_more_for_few_parts_serve_images_of_all_sizes() -> N
 
 
 @pytest.mark.parametrize("target", [EagerTarget, TritonTarget])
-@pytest.mark.parametrize("by_channels", [True, False])
-def test_nothing_is_divided_where_rows_lie_at_one_step(target: Any, by_channels: bool) -> None:
-    first, _ = launches(DEEP[0], target(), by_channels)
-    assert ("(r % " in first.text.source) is not by_channels
+@pytest.mark.parametrize("layout", ["channels", "rows", "within"])
+def test_nothing_is_divided_where_rows_lie_at_one_step(target: Any, layout: str) -> None:
+    first, _ = launches(DEEP[0], target(), layout)
+    assert ("(r % " in first.text.source) is (layout == "within")
 
 
 def test_kernels_compile() -> None:
