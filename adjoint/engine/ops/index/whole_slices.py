@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.dtype import bool_, int64
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.public import public
@@ -108,13 +110,12 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     # gradient of the value, once.
     x = at_least_1d(input)
     size = x.shape[d]
-    chosen = INDEX_PUT(
-        full((size,), False, dtype=bool_, device=input.device),
-        full(tuple(picks.shape), True, dtype=bool_, device=input.device),
-        picks,
-        dims=(0,),
-        accumulate=False,
-    )
+    none = full((size,), False, dtype=bool_, device=input.device)
+    if input._array.__class__ is ndarray and input.requires_grad:  # off the tape that is one call
+        chosen = index_fill(none, 0, picks, True)
+    else:
+        every = full(tuple(picks.shape), True, dtype=bool_, device=input.device)
+        chosen = INDEX_PUT(none, every, picks, dims=(0,), accumulate=False)
     trailing = x.ndim - d - 1
     mask = chosen.reshape((size, *(1,) * trailing)) if trailing else chosen
     return as_given(WHERE(mask, filler, x), input)
