@@ -259,3 +259,28 @@ def test_dot_with_and_without_gradients(dtype: Any, size: int) -> None:
 def test_tensordot_of_no_dimensions_is_the_product() -> None:
     assert ad.tensordot(ad.tensor(3), ad.tensor(4), 0).item() == 12
     assert ad.tensordot(ad.ones(2), ad.tensor(4.0), 0).tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.complex128])
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("size", [3, 70])
+def test_factors_of_matrices_with_nan_fail(
+    dtype: Any, compiled: bool, upper: bool, size: int
+) -> None:
+    """At the first line that reads one, as in PyTorch; what is not read does not matter."""
+    factor = ad.compile(ad.linalg.cholesky_ex) if compiled else ad.linalg.cholesky_ex
+    whole = ad.compile(ad.linalg.cholesky) if compiled else ad.linalg.cholesky
+    regular = ad.eye(size, dtype=dtype) * 2
+    for place, line in (((0, 0), 1), ((2, 1), 3), ((size - 1, size - 1), size)):
+        x = regular.clone()
+        x[place[::-1] if upper else place] = float("nan")
+        infos = factor(ad.stack([x, regular]), upper=upper).info
+        assert factor(x, upper=upper).info.item() == line
+        assert infos.tolist() == [line, 0]
+        with pytest.raises(ad.linalg.LinAlgError, match=f"leading minor of order {line} "):
+            whole(x, upper=upper)
+    x = regular.clone()
+    x[(2, 1) if upper else (1, 2)] = float("nan")
+    assert factor(x, upper=upper).info.item() == 0
+    assert not whole(x, upper=upper).isnan().any()

@@ -117,7 +117,7 @@ def triangular_solve(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Ar
 def cholesky_(xp: Any, x: Array, upper: bool, name: str, check: bool) -> tuple[Array, Array]:
     if on_device(xp) and 0 not in x.shape:
         factors = blocks.cholesky(xp, x, upper)
-        if factors is not None and not xp.asnumpy(factors[1]).any():
+        if factors is not None and not xp.asnumpy(factors[1] | _first_nan(xp, factors[0])).any():
             return factors
     if upper:
         out, info = cholesky_(xp, _adjoint(xp, x), upper=False, name=name, check=check)
@@ -126,16 +126,22 @@ def cholesky_(xp: Any, x: Array, upper: bool, name: str, check: bool) -> tuple[A
         return x.copy(), _no_info(xp, x)
     try:
         with _strict(xp):
-            factor = xp.linalg.cholesky(x if xp is np else xp.tril(x))
-            return row_major(xp, factor), _no_info(xp, x)
+            out = xp.linalg.cholesky(x if xp is np else xp.tril(x))
+            info = _first_nan(xp, out)
     except np.linalg.LinAlgError:
         here = _host(xp, x)
-    potrf = lapack("potrf", here)
-    out, info = each_matrix(lambda a: potrf(a, lower=1, clean=1), here, 2)
-    info = info.astype(np.int32)
-    if check:
-        refuse(name, "cholesky", info)
+        potrf = lapack("potrf", here)
+        out, info = each_matrix(lambda a: potrf(a, lower=1, clean=1), here, 2)
+        info = np.where(info, info, _first_nan(np, out)).astype(np.int32)
+    if check and info.any():
+        refuse(name, "cholesky", _host(xp, info) if xp is not np else info)
     return row_major(xp, xp.asarray(out)), xp.asarray(info)
+
+
+def _first_nan(xp: Any, factor: Array) -> Array:
+    """LAPACK's info for NaN on the diagonal, which not every library takes for a failure."""
+    bad = xp.isnan(xp.diagonal(factor, axis1=-2, axis2=-1))
+    return xp.where(bad.any(-1), bad.argmax(-1) + 1, 0).astype(np.int32)
 
 
 def _adjoint(xp: Any, x: Array) -> Array:

@@ -182,7 +182,7 @@ class Cholesky(MatrixWriter):
 
             w.loop(0, i, element)
             rest = self.number(source, i, i) - self.dot(mine, mine, i)
-            w.when(rest <= 0.0, lambda: self.fail(i))  # a NaN is no failure, as in LAPACK
+            w.when(~(rest > 0.0), lambda: self.fail(i))  # or NaN
             w.store(rest.sqrt(), mine, i)
             if self.upper:
                 w.loop(0, i + 1, lambda j: w.store(w.load(mine, kind, j), out, j * n + i))

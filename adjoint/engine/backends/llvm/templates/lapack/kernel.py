@@ -223,8 +223,21 @@ class CholeskyRoutine(RoutineWriter):
         if not self.upper and not self.checked:
             self.w.when(~self.told().eq(0), lambda: self.by_columns(p, source, out))
         self.clear_triangle(out, n, above=not self.upper)
+        self.w.when(self.told().eq(0), lambda: self.note_nan(out, n))
         self.settle(self.word.second, p, self.told())
         self.refuse(self.told())
+
+    def note_nan(self, out: str, n: V) -> None:
+        """The first NaN on the diagonal, which not every library takes for a failure."""
+        w = self.w
+
+        def element(back: V) -> None:
+            i = n - 1 - back
+            value = w.load(out, self.kind, (i * n + i) * self.parts)
+            found = (i + 1).convert("i32")
+            w.when(~value.eq(value), lambda: w.store(found, self.info, w.whole(0)))
+
+        w.loop(0, n, element)
 
     def by_columns(self, p: V, source: str, out: str) -> None:
         """The lower triangle as such."""
