@@ -31,7 +31,7 @@ def test_numbers_before_tensors_as_pytorch_had_it_first(older: str, today: str) 
 
 def test_orders_that_never_were_are_refused() -> None:
     x = ad.ones(2, 2)
-    for call in (lambda: x.add(1, 2), lambda: x.add_(1, x, x), lambda: ad.addmm(1, 2, x, x, x)):
+    for call in (lambda: x.add(x, 2), lambda: x.add_(1, x, x), lambda: ad.addmm(1, 2, x, x, x)):
         with pytest.raises(TypeError):
             call()  # type: ignore[no-untyped-call]
 
@@ -57,3 +57,17 @@ def test_sums_of_numbers_are_tensors() -> None:
     assert (ad.add(1, 2).item(), ad.add(1, 2).dtype) == (3, ad.int64)
     assert ad.div(7, 2, rounding_mode="floor").item() == 3
     assert ad.mul(2.0, 3).dtype == ad.float32
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "add_", "sub_"])
+def test_two_numbers_are_another_and_its_factor(name: str) -> None:
+    sign = 1 if name.startswith("add") else -1
+    with pytest.warns(UserWarning, match="deprecated"):
+        assert getattr(ad.ones(2), name)(1, 2).tolist() == [1 + 2 * sign] * 2
+
+
+@pytest.mark.parametrize("k", [0, 1])
+def test_the_largest_of_one_number(k: int) -> None:
+    """Without a dimension nothing is cut off, as in PyTorch."""
+    values, at = ad.tensor(3.0).topk(k)
+    assert (values.tolist(), at.tolist()) == (3.0, 0)

@@ -569,6 +569,12 @@ def test_parts_without_a_configuration_stay() -> None:
         made(ad.randn(1, 4))
 
 
+def test_results_of_quantised_layers_want_no_gradient() -> None:
+    model = nn.Sequential(nn.Linear(3, 2))
+    assert not q.quantize_dynamic(model)(ad.ones(1, 3)).requires_grad
+    assert model[0].bias.requires_grad
+
+
 def test_dynamic_quantisation_leaves_the_model_alone() -> None:
     model = nn.Sequential(nn.Linear(8, 4), nn.LSTM(4, 4))
     made: Any = q.quantize_dynamic(model)

@@ -275,7 +275,6 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "eq": lambda x: x == x,
     "amax": lambda x: x.max(),
     "add of a number": lambda x: x + 1,
-    "numpy": lambda x: x.numpy(),
     "tolist": lambda x: x.tolist(),
     "item": lambda x: x.item(),
     "view": lambda x: x.view(-1),
@@ -889,3 +888,13 @@ def test_the_old_form_of_a_new_sparse_tensor() -> None:
     assert [tuple(made.shape) for made in (x.new(2, 3), x.new(x.size()))] == [(2, 3)] * 2
     assert (x.new(2, 3).layout, x.new(2, 3).dtype) == (ad.sparse_coo, ad.float64)
     assert x._cdata != doubled._cdata
+
+
+@pytest.mark.parametrize("layout", ["to_sparse_coo", "to_sparse_csr"])
+def test_whether_any_element_is_kept_that_is_not_zero(layout: str) -> None:
+    x = getattr(ad.eye(2), layout)()
+    assert x.any().item() is True
+    assert (x * 0).any().item() is False
+    for convert in (x.numpy, lambda: np.asarray(x)):
+        with pytest.raises(TypeError, match="to_dense"):
+            convert()

@@ -143,7 +143,10 @@ class UniformQuantizationObserverBase(ObserverBase):
                 stacklevel=2,
             )
             return ad.tensor([1.0]), ad.tensor([0], dtype=ad.int32)
-        return self.propose(*self.seen())
+        scale, zero = self.propose(*self.seen())
+        if self.qscheme.symmetric:
+            zero = zero.to(ad.int64)  # as in PyTorch
+        return (scale, zero) if scale.ndim else (scale.reshape(1), zero.reshape(1))
 
     @ad.no_grad()
     def reset_min_max_vals(self) -> None:

@@ -63,6 +63,8 @@ def test_observers_propose_the_same(kind: str, dtype: str, symmetric: bool, opti
     got, want = observer.calculate_qparams(), reference.calculate_qparams()
     np.testing.assert_allclose(got[0].numpy(), want[0].numpy(), rtol=1e-5)
     assert (got[1].numpy() == want[1].numpy()).all()
+    for g, w in zip(got, want, strict=True):
+        assert (tuple(g.shape), str(g.dtype)[8:]) == (tuple(w.shape), str(w.dtype)[6:])
 
 
 @pytest.mark.parametrize("channels", [False, True])

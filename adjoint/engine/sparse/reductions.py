@@ -7,7 +7,7 @@ from typing import Any
 from adjoint.engine.core.spec import wrap_dim
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
 from adjoint.engine.ops.reduce.norms import P_NORM
-from adjoint.engine.ops.reduce.reduction import SUM
+from adjoint.engine.ops.reduce.reduction import ANY, SUM
 from adjoint.engine.ops.reduce.softmax import log_softmax as dense_log_softmax
 from adjoint.engine.ops.reduce.softmax import softmax as dense_softmax
 from adjoint.engine.sparse.compressed import CompressedTensor
@@ -45,6 +45,13 @@ def total(x: Any, *, dims: Dims, keepdim: bool) -> Tensor:
     out = make(coordinates, elements, tuple(size), coalesced=x._coalesced and not gone).coalesce()
     single = isinstance(whole, CompressedTensor) and not whole.in_blocks and not whole.batch_dim()
     return whole.in_layout(out) if keepdim and single else out
+
+
+def any_of(x: Any, *, dims: Dims, keepdim: bool) -> Tensor:
+    """Whether any element kept is not zero; over all dimensions."""
+    if len(dims) != x.ndim or keepdim:
+        raise refusal("any over some dimensions", x)
+    return ANY(x._elements, dims=tuple(range(x._elements.ndim)), keepdim=False)
 
 
 def norm(x: Any, *, ord: float, dims: Dims, keepdim: bool) -> Tensor:

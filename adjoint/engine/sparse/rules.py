@@ -18,7 +18,7 @@ from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.products.linear import LINEAR
 from adjoint.engine.ops.products.matmul import MATMUL
 from adjoint.engine.ops.reduce.norms import P_NORM
-from adjoint.engine.ops.reduce.reduction import SUM
+from adjoint.engine.ops.reduce.reduction import ANY, SUM
 from adjoint.engine.ops.shape.convert import CAST, CLONE, TO_DEVICE
 from adjoint.engine.ops.shape.join import CAT, STACK
 from adjoint.engine.ops.shape.views import PERMUTE, RESHAPE, SLICE
@@ -152,6 +152,7 @@ RULES: dict[Record, Fn] = {
     POW: arithmetic.power,
     MATMUL: products.matmul,
     SUM: reductions.total,
+    ANY: reductions.any_of,
     P_NORM: reductions.norm,
     PERMUTE: shapes.permute,
     SLICE: shapes.select,

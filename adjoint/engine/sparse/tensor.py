@@ -394,9 +394,13 @@ _DENSE = frozenset(
 )
 
 
+_OF_NUMPY = ("numpy", "__array__")  # a TypeError is what PyTorch raises, and NumPy passes on
+
+
 def _refuse(name: str) -> Any:
     def method(self: SparseTensor, *args: Any, **kwargs: Any) -> Any:
-        raise refusal(name, self)
+        error = refusal(name, self)
+        raise TypeError(str(error)) if name in _OF_NUMPY else error
 
     method.__name__ = name
     method.__doc__ = "Refused for sparse tensors."

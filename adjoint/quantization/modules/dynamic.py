@@ -81,7 +81,10 @@ class DynamicLinear(Kept):
         rows = weight if per_channel else weight.reshape((1, weight.numel()))
         grouped = group_weight(rows, 8)
         scale = grouped.scale.reshape(-1).expand((weight.shape[0],)).contiguous()
-        return cls(grouped.weight.reshape(weight.shape), scale, layer.bias, per_row, symmetric)
+        bias = None  # of what is rounded nothing is trained
+        if layer.bias is not None:
+            bias = nn.Parameter(layer.bias.detach(), requires_grad=False)
+        return cls(grouped.weight.reshape(weight.shape), scale, bias, per_row, symmetric)
 
     @classmethod
     def empty(cls, tensors: dict[str, Tensor], **options: Any) -> DynamicLinear:

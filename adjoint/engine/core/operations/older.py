@@ -44,6 +44,8 @@ def modern(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | N
 
 def _scaled(name: str, args: tuple[Any, ...]) -> Call | None:
     number, count = SCALED[name]
+    if number == "alpha" and len(args) == 3 and not any(map(is_tensor, args[1:])):
+        return args[:2], {number: args[2]}  # `x.add(1, 2)`
     if len(args) != 2 + count or is_tensor(args[1]) or not all(map(is_tensor, args[2:])):
         return None
     return (args[0], *args[2:]), {number: args[1]}

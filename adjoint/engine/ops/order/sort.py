@@ -207,6 +207,8 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     refuse_bool("topk", input)
     k = whole("topk", "k", k)
     x, d = along("topk", input, dim)
+    if not input.ndim and not k:
+        k = 1  # as in PyTorch: what has no dimension is not cut off
     if not 0 <= k <= x.shape[d]:
         raise RuntimeError(
             f"topk: selected index k out of range: k={k}, dimension {d} has size {x.shape[d]}"
