@@ -327,17 +327,15 @@ def test_gradients_of_large_determinants() -> None:
 
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("size", [2, 7, 40])
-def test_a_nan_is_no_failure_of_cholesky(size: int, upper: bool) -> None:
-    """The factor is NaN from there on, as in eager mode; a row that is not positive still fails."""
+def test_a_nan_is_a_failure_of_cholesky(size: int, upper: bool) -> None:
+    """As of the reference LAPACK, and in eager mode."""
     a = np.eye(size)
-    a[1, 1] = np.nan
     factor = partial(ad.linalg.cholesky, upper=upper)
-    got = ad.compile(factor)(ad.tensor(a)).numpy()
-    np.testing.assert_array_equal(np.isnan(got), np.isnan(factor(ad.tensor(a)).numpy()))
-    assert np.isnan(got).any()
-    a[1, 1] = 0.0
-    with pytest.raises(ad.linalg.LinAlgError, match="leading minor of order 2"):
-        ad.compile(factor)(ad.tensor(a))
+    for value in (np.nan, 0.0):
+        a[1, 1] = value
+        for call in (factor, ad.compile(factor)):
+            with pytest.raises(ad.linalg.LinAlgError, match="leading minor of order 2"):
+                call(ad.tensor(a))
 
 
 @pytest.mark.parametrize("hermitian", [False, True])
