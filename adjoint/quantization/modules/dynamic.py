@@ -83,7 +83,7 @@ class DynamicLinear(Kept):
         scale = grouped.scale.reshape(-1).expand((weight.shape[0],)).contiguous()
         bias = None  # of what is rounded nothing is trained
         if layer.bias is not None:
-            bias = nn.Parameter(layer.bias.detach(), requires_grad=False)
+            bias = ad.nn.Parameter(layer.bias.detach(), requires_grad=False)
         return cls(grouped.weight.reshape(weight.shape), scale, bias, per_row, symmetric)
 
     @classmethod
