@@ -172,7 +172,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         >>> observer = MinMaxObserver(qscheme=ad.per_tensor_symmetric, dtype=ad.qint8)
         >>> _ = observer(ad.tensor([-1.0, 2.55]))
         >>> observer.calculate_qparams()
-        (tensor(0.0200), tensor(0, dtype=adjoint.int32))
+        (tensor([0.0200]), tensor([0]))
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
