@@ -12,6 +12,7 @@ from numpy import ndarray
 from adjoint.engine.core.dtype import can_cast, float32, float64
 from adjoint.engine.core.errors import raised_outside
 from adjoint.engine.core.operations.large import AT_ONCE, DEVICE_LAYOUTS, is_large
+from adjoint.engine.core.operations.met_calls import ON_CPU, call_small, joined, written_small
 from adjoint.engine.core.operations.older import modern
 from adjoint.engine.core.operations.overrides import (
     OVERRIDES,
@@ -22,15 +23,7 @@ from adjoint.engine.core.operations.overrides import (
     overriding,
     takes_operands,
 )
-from adjoint.engine.core.operations.public import (
-    INPLACE,
-    METHODS,
-    ON_CPU,
-    PROPERTIES,
-    call_small,
-    joined,
-    written_small,
-)
+from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import FILLS, SmallCalls, small_writes
 from adjoint.engine.core.state import forks
@@ -46,7 +39,7 @@ from adjoint.engine.ops.elementwise.arithmetic import (
 from adjoint.engine.ops.random.samplers import fill_again, kind_of_fill, note_fill
 from adjoint.engine.tensor.copying import install_copying
 from adjoint.engine.tensor.index.added_rows import IN_MEMORY
-from adjoint.engine.tensor.index.indexing import install_indexing
+from adjoint.engine.tensor.index.assigning import install_indexing
 from adjoint.engine.tensor.index.repeats import write_repeated
 from adjoint.engine.tensor.operators import DIRECT, install_operators
 from adjoint.engine.tensor.overriding import SPECIAL, WITH_THEM, ask_unbound

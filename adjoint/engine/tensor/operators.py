@@ -12,6 +12,7 @@ from numbers import Number
 from typing import Any
 
 from adjoint.engine.core.operations.autocast import with_autocast
+from adjoint.engine.core.operations.met_calls import call_small, may_be_small, write_small
 from adjoint.engine.core.operations.overrides import (
     ORDINARY,
     OVERRIDES,
@@ -23,7 +24,6 @@ from adjoint.engine.core.operations.overrides import (
     overrides,
     refuse_foreign,
 )
-from adjoint.engine.core.operations.public import call_small, may_be_small, write_small
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.small_calls import small_calls, small_writes
 from adjoint.engine.core.state.context import CONTEXT

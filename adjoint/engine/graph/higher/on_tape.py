@@ -22,7 +22,7 @@ from typing import Any
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.errors import raised_outside
-from adjoint.engine.core.operations.public import is_followed
+from adjoint.engine.core.operations.met_calls import is_followed
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.small_calls import CREATING, DRAWING, VIEWING, SmallCalls
 from adjoint.engine.core.state.context import CONTEXT

@@ -26,8 +26,9 @@ from numpy import int64 as numpy_int64
 from adjoint.engine.core.dtype import bool_, int64
 from adjoint.engine.core.errors import DTypeError, DTypeTypeError
 from adjoint.engine.core.operations.families import depends_on_values, primitive, sized_by_values
+from adjoint.engine.core.operations.met_calls import may_be_small
 from adjoint.engine.core.operations.overrides import OVERRIDES
-from adjoint.engine.core.operations.public import may_be_small, public
+from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.result_layouts import lie_in_order
 from adjoint.engine.core.spec import Spec, broadcast_shapes

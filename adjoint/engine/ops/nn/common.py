@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from adjoint.engine.core.layout import last_strides
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
-from adjoint.engine.core.operations.public import write_small
+from adjoint.engine.core.operations.met_calls import write_small
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls, small_writes
 from adjoint.engine.core.promotion import common_dtype

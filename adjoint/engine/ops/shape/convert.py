@@ -22,14 +22,9 @@ from adjoint.engine.core.layout import (
     preserve_format,
 )
 from adjoint.engine.core.operations.families import fit, linear
+from adjoint.engine.core.operations.met_calls import call_small, may_be_small
 from adjoint.engine.core.operations.overrides import ORDINARY
-from adjoint.engine.core.operations.public import (
-    METHODS,
-    call_small,
-    may_be_small,
-    method,
-    public,
-)
+from adjoint.engine.core.operations.public import METHODS, method, public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.result_layouts import as_images, is_last

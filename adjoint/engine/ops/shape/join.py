@@ -11,8 +11,9 @@ from numpy import ndarray
 
 from adjoint.engine.core.errors import DeviceError, ShapeError, warn_user
 from adjoint.engine.core.operations.families import device_of, linear
+from adjoint.engine.core.operations.met_calls import is_followed
 from adjoint.engine.core.operations.overrides import OVERRIDES
-from adjoint.engine.core.operations.public import is_followed, public
+from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec, wrap_dim

@@ -13,8 +13,8 @@ from typing import Any
 from numpy import ndarray
 
 from adjoint.engine.core.dtype import bool_, int64
+from adjoint.engine.core.operations.met_calls import may_be_small
 from adjoint.engine.core.operations.overrides import OVERRIDES
-from adjoint.engine.core.operations.public import may_be_small
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.ops.common.arguments import checked_scalar

@@ -20,8 +20,8 @@ import numpy as np
 from numpy import ndarray
 
 from adjoint.engine.core.errors import raised_outside
+from adjoint.engine.core.operations.met_calls import write_part
 from adjoint.engine.core.operations.overrides import OVERRIDES, concerns_nobody
-from adjoint.engine.core.operations.public import write_part
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.operations.small_calls import SmallCalls, is_looked_at
 from adjoint.engine.core.result_layouts import lie_in_order

@@ -9,7 +9,8 @@ from numpy import ndarray
 
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import ShapeError
-from adjoint.engine.core.operations.public import method, public, write_small, written_small
+from adjoint.engine.core.operations.met_calls import write_small, written_small
+from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.ops.common.arguments import checked_scalar

@@ -23,8 +23,8 @@ from adjoint.engine.backends.llvm.small.comparing import LIST, NONE, OBJECT, TEN
 from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, search
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.object_layout import slot_offset
+from adjoint.engine.core.operations.met_calls import MOST_OPERANDS
 from adjoint.engine.core.operations.overrides import OVERRIDES
-from adjoint.engine.core.operations.public import MOST_OPERANDS
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
