@@ -19,6 +19,8 @@ from adjoint.quantization.schemes import (
     per_tensor_symmetric,
 )
 
+LEAST_SCALE = 6.1e-5  # of fused fake quantisation
+
 
 class FakeQuantizeBase(Configured):
     """Rounds tensors as quantisation would, and gives them back as floats.
@@ -132,13 +134,17 @@ class FakeQuantize(FakeQuantizeBase):
     def _observe(self, x: Tensor) -> None:
         observer = self.activation_post_process
         observer(x.detach())
-        proposal = observer.propose(*observer.seen())
+        proposal = self._proposed(*observer.seen())
         shape = proposal[0].shape if self.is_per_channel else (1,)
         if self.scale.shape != shape:
             self.scale = ad.ones(shape, device=x.device)
             self.zero_point = ad.zeros(shape, dtype=ad.int32, device=x.device)
         self.scale.copy_(proposal[0].reshape(shape))
         self.zero_point.copy_(proposal[1].reshape(shape))
+
+    def _proposed(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """The scale and the zero point to round a range by."""
+        return self.activation_post_process.propose(low, high)
 
     def extra_repr(self) -> str:
         return (
@@ -149,7 +155,35 @@ class FakeQuantize(FakeQuantizeBase):
 
 
 class FusedMovingAvgObsFakeQuantize(FakeQuantize):
-    """FakeQuantize with a running mean of ranges; compiled, all of it is one kernel anyhow."""
+    """FakeQuantize with a running mean of ranges; compiled, all of it is one kernel anyhow.
+
+    It rounds by PyTorch's rule for it, which is not quite what its observer proposes, and what
+    `convert` takes: a symmetric range uses all of -128 to 127 and is as wide as its ends need it,
+    and one that lies on one side of zero is not made symmetric.
+    """
+
+    def _proposed(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        first, last = self.quant_min, self.quant_max
+        low, high = low.double().clamp(max=0), high.double().clamp(min=0)
+        across = (low < 0) & (high > 0) & self.qscheme.symmetric
+        half = (last - first) // 2
+        widest = ad.maximum(-low / (half + 1), high / half)
+        low = (-widest * (half + 1)).float().double().where(across, low)
+        high = (widest * half).float().double().where(across, high)
+        scale = (high - low) / (last - first)
+        # Scales that leave no digits are made larger, with the range that they are of.
+        scale = scale.where((1 / scale.float()).isfinite(), 0.1)
+        larger = (LEAST_SCALE / scale).clamp(min=1)
+        one_sided = (low == 0) | (high == 0)
+        width = LEAST_SCALE * (last - first)
+        low = ad.where(larger > 1, ad.where(one_sided, -width * (high == 0), low * larger), low)
+        high = ad.where(larger > 1, ad.where(one_sided, width * (low == 0), high * larger), high)
+        scale = scale * larger
+        by_low, by_high = first - low / scale, last - high / scale
+        nearer = abs(first) + (low / scale).abs() < abs(last) + (high / scale).abs()
+        zero = by_low.where(nearer, by_high)
+        zero = ad.where(across, (first + last) / 2, zero)
+        return scale.float(), zero.clamp(first, last).round().to(ad.int32)
 
 
 class FixedQParamsFakeQuantize(FakeQuantizeBase):

@@ -170,3 +170,24 @@ def test_minilm_in_8_bits(config: Any, tmp_path: Path) -> None:
     q.save_quantized(encoder, tmp_path / "b.safetensors")
     sizes = [os.path.getsize(tmp_path / f"{name}.safetensors") for name in "ab"]
     assert sizes[0] >= 3.9 * sizes[1]
+
+
+@pytest.mark.parametrize("scheme", ["per_tensor_symmetric", "per_tensor_affine", "per_channel_symmetric", "per_channel_affine"])  # fmt: skip
+@pytest.mark.parametrize(("first", "last", "dtype"), [(-128, 127, "qint8"), (0, 255, "quint8"), (-127, 127, "qint8"), (0, 127, "quint8")])  # fmt: skip
+def test_fused_fake_quantisation(scheme: str, first: int, last: int, dtype: str) -> None:
+    """Ranges across zero, beside it and of nothing, very small ones too."""
+    per_channel = "PerChannel" if "channel" in scheme else ""
+    observer = f"MovingAverage{per_channel}MinMaxObserver"
+    for low, high in ((-2, 1), (-1, 3), (1, 2), (-2, -1), (0, 0), (-1e-4, 2e-4), (0, 1e-5), (-1e-6, 0)):  # fmt: skip
+        sides = []
+        rng = np.random.default_rng(0)
+        batches = [(rng.random((4, 30)) * (high - low) + low).astype(np.float32) for _ in range(2)]
+        for fw, package in ((ad, q), (torch, torch.ao.quantization)):
+            fake = package.FusedMovingAvgObsFakeQuantize(
+                observer=getattr(package, observer), quant_min=first, quant_max=last,
+                dtype=getattr(fw, dtype), qscheme=getattr(fw, scheme), reduce_range=False,
+            )  # fmt: skip
+            results = [fake(fw.from_numpy(batch)).numpy() for batch in batches]
+            sides.append([*results, fake.scale.numpy(), fake.zero_point.numpy()])
+        for got, want in zip(*sides, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-12, err_msg=f"{low} {high}")
