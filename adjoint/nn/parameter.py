@@ -11,7 +11,7 @@ from adjoint.engine.core.operations.small_calls import NEWCOMERS
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.tensor.reading.printing import to_string
-from adjoint.engine.tensor.tensor import Tensor, TensorType, alias_noted, wrap
+from adjoint.engine.tensor.tensor import PLAIN, Tensor, TensorType, alias_noted, wrap
 
 
 class _ParameterMeta(TensorType):
@@ -195,6 +195,7 @@ class UninitializedTensorMixin:
         return f"<{type(self).__name__}>"
 
 
+PLAIN.add(Parameter)
 _ARRAY: Any = Tensor.__dict__["_array"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 # Others' functions in the place of methods of Tensor's own, by name. Compositions and rules call
@@ -31,6 +31,8 @@ def is_written_here(thing: Any) -> bool:
         return all(map(is_written_here, (thing.fget, thing.fset, thing.fdel)))
     if isinstance(thing, classmethod | staticmethod):
         thing = thing.__func__
+    if isinstance(thing, BuiltinFunctionType):
+        return is_own(thing)  # native code, made by `fastcall.builtin`
     if not isinstance(thing, FunctionType):
         return not callable(thing)
     name = thing.__globals__.get("__name__") or ""

@@ -16,7 +16,7 @@ from adjoint.engine.core.operations.public import PUBLIC, method, prop
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.storage_bytes import read_bytes
-from adjoint.engine.tensor.tensor import Tensor, _new, wrap
+from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.engine.tensor.watching import show
 
 
@@ -70,6 +70,9 @@ class UntypedStorage:
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
+        known = HOOKS.storage_address(self._storage)
+        if known is not None:
+            return known
         show(self._storage)
         buffer = self._storage.buffer
         if HOOKS.address is not None and buffer.__class__ is ndarray and buffer.size:
@@ -470,13 +473,12 @@ def is_storage(obj: Any) -> bool:
 @method
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """The storage this tensor is a window on."""
-    storage = self._storage
-    if storage.buffer is None:
+    shown: UntypedStorage | None = HOOKS.untyped(self)
+    if shown is not None:
+        return shown
+    if self._storage.buffer is None:
         raise CaptureError("untyped_storage: a traced tensor has no memory")
-    shown = _new(UntypedStorage)
-    shown._storage = storage
-    shown.device = CPU if self._array.__class__ is ndarray else self.device
-    return shown
+    return UntypedStorage(self._storage, self.device)
 
 
 @method

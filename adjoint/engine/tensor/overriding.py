@@ -234,6 +234,15 @@ def ask_unbound(names: Iterable[str]) -> None:
             type.__setattr__(TensorType, name, Unbound(name))
 
 
+def read_by(name: str, getter: Callable[[Any], Any]) -> None:
+    """Have a property of Tensor's be read by another getter, unless it is no longer its own."""
+    plain, form = ASKED[name]
+    if vars(Tensor)[name] is plain:
+        made = property(getter, plain.fset, plain.fdel, plain.__doc__)
+        ASKED[name] = (made, form)
+        vars(TensorType)[name].put(Tensor, made)
+
+
 # -- classes that override -----------------------------------------------------------------------
 
 

@@ -279,6 +279,8 @@ class Tensor(TensorMethods, metaclass=TensorType):
 
 asking(Tensor.__len__)
 define(Tensor)
+# Classes that keep their array where Tensor does, and show it so (Note [looked at natively]).
+PLAIN: set[type] = {Tensor}
 
 
 def unit_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:

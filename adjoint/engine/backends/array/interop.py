@@ -291,6 +291,10 @@ def from_numpy(ndarray: Array) -> Tensor:
         >>> tensor
         tensor([1., 0.], dtype=adjoint.float64)
     """
+    made: Tensor | None = HOOKS.from_memory(ndarray)
+    if made is not None:
+        FOREIGN.seen = True
+        return made
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
     if ndarray.dtype not in DTYPE_OF:
@@ -492,6 +496,9 @@ def __array_wrap__(self: Tensor, array: Array, context: Any = None, return_scala
 @method
 def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
+    known = HOOKS.data_address(self)
+    if known is not None:
+        return known
     array = self._array
     show(self._storage)
     if array.__class__ is ndarray and CONTEXT.plain:

@@ -348,6 +348,11 @@ class Hooks:
     # where those are as usual, given the bytes of one.
     address: Callable[[Any], int] | None = None
     steps: Callable[[Any, int], tuple[int, ...] | None] | None = None
+    # The same of plain tensors (Note [looked at natively]); None: Python is to look.
+    from_memory: Callable[[Any], Any] = _not_met  # a tensor on an array of NumPy's
+    data_address: Callable[[Any], int | None] = _not_met  # of a tensor whose memory is shown
+    storage_address: Callable[[Any], int | None] = _not_met  # the same of a storage
+    untyped: Callable[[Any], Any] = _not_met  # a tensor's storage, as it is shown
     # As well: what `tensor.storage.count_writes` and `tensor.tensor.wrap_places` do.
     objects: tuple[Callable[..., None], Callable[..., list[Any]], int] | None = None
     fits: Callable[..., Any] | None = None  # makes the test of a call's arguments, natively

@@ -46,6 +46,7 @@ IMPORTED = (
     "PyObject_RichCompareBool",
     "PyObject_Size",
     "PySequence_Contains",
+    "PyType_GenericAlloc",
     "PyFloat_AsDouble",
     "PyTuple_GetItem",
     "PyTuple_New",
@@ -71,15 +72,16 @@ def builtin(
 ) -> Callable[..., Any]:
     """A built-in function around native code of the interpreter's own convention.
 
-    The code is called with the GIL held and returns a new reference, or null with an error set.
+    The code is called with the GIL held and returns a new reference, or null with an error set. It
+    is the framework's own by its module (`core.ownership`).
     `keep` (the library it is in, say) lives as long as the callable.
     """
     definition = _MethodDef(name.encode(), address, flags, doc.encode())
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
-    make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
     # The definition must outlive the function, which holds its `self` and lets go of it last.
-    return make(ctypes.addressof(definition), (definition, keep), None)
+    return make(ctypes.addressof(definition), (definition, keep), __name__)
 
 
 def method(kind: type, address: int, *, name: str, keep: object = None) -> Any:

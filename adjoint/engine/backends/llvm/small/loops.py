@@ -25,6 +25,7 @@ from adjoint.engine.backends.llvm.runtime.shared_words import MAX_WORKERS
 from adjoint.engine.backends.llvm.small import (
     calling,
     inner_loops,
+    looking,
     meeting,
     noting,
     pulling,
@@ -341,16 +342,20 @@ def _native() -> SmallCode | None:
     symbols = {**fastcall.interpreter(), "world": slow_address(world)}
     tensors, offsets, places = objects(), calling.offsets(), noting.offsets()
     asked, makers = calling.places_asked(), viewing.array_makers()
-    names = ["walk", "meet"]
+    names, seen = ["walk", "meet"], None
     if tensors and offsets and places and asked and makers:
         parts += [calling.text(*offsets), noting.text(places), noting.calls_text()]
         parts += [pulling.text(places), calling.asked_text(asked), viewing.followed_text()]
         parts.append(taped.text())
+        seen = looking.places()
         symbols |= {"tensor_of": tensors.tensor_of, "false": id(False), "true": id(True), **makers}
         symbols |= noting.symbols(object_new()) | pulling.symbols() | calling.asked_symbols()
         symbols |= taped.symbols()
         symbols["ndarray"] = id(np.ndarray)
         names += ["meet_call", "meet_into", *noting.NAMES, *pulling.NAMES, "meet_public"]
+        if seen:
+            parts.append(looking.text(places | seen))
+            symbols |= looking.symbols()
     code = library.linked("small rows", "\n".join(parts), symbols)
     walk, meet, *calls = (
         fastcall.builtin(
@@ -365,6 +370,11 @@ def _native() -> SmallCode | None:
         HOOKS.small_views = viewing.shower
         (HOOKS.meet_call, HOOKS.meet_into_small), HOOKS.small_call_code = calls[:2], True
     HOOKS.address, HOOKS.steps = address, steps()
+    if seen:
+        looking.install({
+            name: fastcall.builtin(code.address(name), name=name, keep=(code, world, tensors))
+            for name in looking.NAMES
+        })  # fmt: skip
 
     def address_of(name: str) -> int:
         family = inner_loops.family_of(name)
