@@ -99,7 +99,7 @@ def test_the_files_a_page_names_are_there(readme: Path) -> None:
 
 def test_the_files_of_the_repository_that_pages_name_are_there() -> None:
     """The same of pages that also name files of their reader's."""
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")]
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")]
     ours = r"`((?:adjoint|benchmarks|docs|examples|tests|tools)/[\w/]+(?:\.\w+|/))(?::\w+)?`"
     named = {path for page in pages for path in re.findall(ours, page.read_text())}
     assert len(named) > 20

@@ -52,7 +52,7 @@ class Link:
 def pages() -> list[Path]:
     """Every page that people read, with what lies beside the code."""
     found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "adjoint").rglob("*.md")]
-    found += (ROOT / "examples").rglob("*.md")
+    found += [*(ROOT / "examples").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")]
     built = ROOT / "docs" / "_build"
     return sorted(page for page in found if not page.is_relative_to(built))
 

@@ -179,7 +179,7 @@ def row_warps(elements: int) -> int:
     """Warps for a tile of whole rows that are written: half as many as for others.
 
     What is done once for a row every warp does, and each then waits for the others. Timed on an
-    H200 for rows of 128 to 2,048 (`benchmarks/NOTES.md`).
+    H200 for rows of 128 to 2,048 (`benchmarks/notes/gpu_steps.md`).
     """
     return warps(elements // 2)
 

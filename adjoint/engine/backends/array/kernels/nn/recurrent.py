@@ -30,7 +30,8 @@ ASKED = os.environ.get("ADJOINT_CUDNN_RECURRENCE", "").strip() != "0"
 SMALL = 256  # states that the algorithm for small ones was seen to be right for
 # When a compiled program has it called, between two graphs of launches: up to so many states, and
 # where that takes the host less than kernels take the GPU. Microseconds of a step, as they were
-# measured (benchmarks/NOTES.md): a moment by kernels where a state has fewer elements; a call.
+# measured (benchmarks/notes/gpu_calls.md): a moment by kernels where a state has fewer elements;
+# a call.
 CALLED = 128
 MOMENT, CALL = ((512, 9), (8192, 14), (1 << 62, 20)), 580
 ALIGNED = 16  # bytes that addresses are multiples of: kernels read so many at once
@@ -58,7 +59,7 @@ def _choice(
 
 
 def algorithms(network: RecurrentNetwork) -> tuple[int, ...]:
-    """Those of cuDNN's to try, the fastest first (benchmarks/NOTES.md)."""
+    """Those of cuDNN's to try, the fastest first (benchmarks/notes/gpu_calls.md)."""
     halves = network.dtype in ("float16", "bfloat16")
     if network.hidden > SMALL or (halves and network.cell.startswith("RNN")):
         return (STANDARD,)  # of plain cells of halves the other is wrong (cuDNN 9.19)
