@@ -188,6 +188,10 @@ class Writer:
             ["S.row[0].add_(1)"], ["out.append(x.stride()); out.append(S.sq.stride())"], [f"S.h, S.b = {w}, S.h"],
             ["S.table.update(c=S.h, a=S.b)"], ["S.old = S.m.weight; out.append(S.old is S.m.weight)"],
             ["out.append(x.is_contiguous())"],
+            [f"q = {w}; d = ad.zeros_like(q); d.copy_(q)", "out.append(d); S.log.append(q)"],
+            [f"d = ad.empty(3).copy_({line}); S.list.append(d)", "out.append(ad.empty(3).copy_(d))"],
+            [f"S.h.copy_({w}.detach())"], [f"S.list[0].copy_({line}.detach()); out.append(S.list[0])"],
+            [f"m = {w}.detach() * 2; S.log.append(m)", "if S.w.grad is not None:", "    S.w.grad.copy_(m)"],
         ]  # fmt: skip
 
     def source(self) -> str:

@@ -318,6 +318,11 @@ def test_averages() -> None:
     assert norm.num_batches_tracked.item() == 3
     with pytest.raises(ValueError, match="decay"):
         swa.get_ema_avg_fn(2.0)
+    before = [p.tolist() for p in equal.parameters()]
+    model.append(ad.nn.Linear(2, 2))
+    with pytest.raises(RuntimeError, match="6 parameters.*made of 4 parameters"):
+        equal.update_parameters(model)
+    assert [p.tolist() for p in equal.parameters()] == before
 
 
 CALM: dict[str, Any] = {

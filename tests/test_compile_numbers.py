@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import numpy as np
@@ -211,3 +212,20 @@ def test_complex_numbers_that_change(numbers: tuple[complex, ...]) -> None:
     for held["k"] in numbers:
         for got, want in zip(f(ad.ones(2)), fn(ad.ones(2)), strict=True):
             np.testing.assert_array_equal(got.numpy(), want.numpy())
+
+
+def test_gradients_by_an_index_that_is_drawn() -> None:
+    draws = random.Random(1)
+    w = ad.ones(2, 3, requires_grad=True)
+
+    def fn(x: Any) -> Any:
+        w.grad = None
+        (w * x)[:, draws.randrange(3)].sum().backward()
+        return w.grad
+
+    f = ad.compile(fn)
+    for k in range(6):
+        state = draws.getstate()
+        got = f(ad.full((2, 3), k))
+        draws.setstate(state)
+        assert got.tolist() == fn(ad.full((2, 3), k)).tolist()

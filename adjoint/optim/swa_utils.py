@@ -138,6 +138,12 @@ class AveragedModel(Module):
     def update_parameters(self, model: Module) -> None:
         """Take the model's parameters into the average; the first are copied."""
         averages = [t.detach() for t in self._tensors(self.module)]
+        given, held = _counts(model), _counts(self.module)
+        if given != held:
+            raise RuntimeError(
+                f"AveragedModel.update_parameters: the model has {given}, and the average was made "
+                f"of {held}. Make a new AveragedModel when a model's layers change."
+            )
         currents = [
             t.detach().to(a.device) for t, a in zip(self._tensors(model), averages, strict=True)
         ]
@@ -173,6 +179,10 @@ class AveragedModel(Module):
             pair[1].append(current)
         for (device, _), (mine, theirs) in groups.items():
             update(mine, theirs, self.n_averaged.to(device))
+
+
+def _counts(model: Module) -> str:
+    return f"{len([*model.parameters()])} parameters and {len([*model.buffers()])} buffers"
 
 
 @no_grad()

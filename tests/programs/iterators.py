@@ -243,6 +243,21 @@ def own_generator_of_random(wrap: Wrap) -> Any:
 
 
 @program
+def drawn_index_on_the_tape(wrap: Wrap) -> Any:
+    r = random.Random(1)
+    w = ones(2, 3).requires_grad_()
+
+    def f(x: Any) -> Any:
+        loss = (w * x)[:, r.randrange(3)].sum() + (w * x)[r.randrange(2)].prod()
+        w.grad = None
+        loss.backward()
+        return loss, w.grad
+
+    run = wrap(f)
+    return [run(ones(2, 3) + k) for k in range(5)], r.random()
+
+
+@program
 def draws_of_numpy(wrap: Wrap) -> Any:
     g = np.random.default_rng(0)
     np.random.seed(0)

@@ -27,6 +27,44 @@ def copied_from_a_result(wrap: Wrap) -> Any:
 
 
 @program
+def copied_into_a_fresh_tensor_that_is_kept_too(wrap: Wrap) -> Any:
+    s = types.SimpleNamespace()
+
+    def f(x: Any) -> Any:
+        s.a = x * 2
+        s.b = ad.zeros(2).copy_(s.a)
+        first, second = ad.zeros(2), ad.zeros(2)
+        ad._foreach_copy_([first, second], [x, x])
+        return s.b, first, second
+
+    out = list(wrap(f)(ones(2)))
+    s.a.zero_()
+    out[1].mul_(3)
+    return out, s
+
+
+@program
+def momentum_copied_into_gradients(wrap: Wrap) -> Any:
+    w = ones(2).requires_grad_()
+    momentum: dict[str, Any] = {}
+
+    def step(x: Any) -> None:
+        if w.grad is not None:
+            w.grad.zero_()
+        (w * x).sum().backward()
+        m = momentum.setdefault("w", ad.zeros_like(w))
+        m.mul_(0.5).add_(w.grad)
+        w.grad.copy_(m)
+
+    run = wrap(step)
+    out = []
+    for k in range(4):
+        run(ramp(2) + k)
+        out += [w.grad.clone(), momentum["w"].clone()]
+    return out
+
+
+@program
 def view_of_an_argument_that_is_a_view(wrap: Wrap) -> Any:
     run = wrap(lambda x: x[0])
     out = []

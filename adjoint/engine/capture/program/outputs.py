@@ -27,6 +27,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import TreeDef
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.record.trace import Trace
+from adjoint.engine.ops.shape.convert import CLONE
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import NO_GRAD, Tensor, root_of
 
@@ -48,6 +49,7 @@ class Outputs:
         self.seeds: list[tuple[Any, int]] = []  # (node, nr) in the trace and the output it is of
         self.made_leaves: dict[int, int] = {}  # recipes of leaves made inside, by id
         self._root_of: dict[int, int] = {}
+        self._shown: set[Value] = set()  # what a root is made of
         self._recipe_of: dict[int, int] = {}
         self._described: list[Any] = []  # what each recipe is for
         self._alive: list[Any] = []  # storages, so that ids stay unique
@@ -219,6 +221,11 @@ class Outputs:
         self._alive.append(key)
         number = self._root_of.setdefault(id(key), len(self.roots))
         if number == len(self.roots):
+            if value in self._shown:  # by other memory: `b.copy_(a)`, where both outlive the call
+                (value,) = self.trace.graph.add_node(
+                    CLONE, (value,), {"strides": "same"}, (value.spec,)
+                )
+            self._shown.add(value)
             inference = isinstance(key, Storage) and key.version < 0 and not CONTEXT.inference
             self.roots.append(Root(self.index(value), inference=inference))
         return number

@@ -19,10 +19,14 @@ def _has_hosts(x: Any) -> bool:
     kind = type(x)
     if kind is tuple or kind is list:
         return any(type(v) is not int and _has_hosts(v) for v in x)
+    if kind is dict:  # parameters of a view, in a chain of views
+        return any(map(_has_hosts, x.values()))
     return kind is HostScalar
 
 
 def _pinned(x: Any) -> Any:
     if isinstance(x, HostScalar):
         return x.pin()
+    if type(x) is dict:
+        return {name: _pinned(value) for name, value in x.items()}
     return type(x)(map(_pinned, x)) if type(x) in (tuple, list) else x
