@@ -70,6 +70,9 @@ def test_energy_and_its_gradient() -> None:
 def test_frequencies() -> None:
     assert ad.fft.fftfreq(5, 0.5).tolist() == pytest.approx([0, 0.4, 0.8, -0.8, -0.4])
     assert ad.fft.rfftfreq(4).tolist() == [0, 0.25, 0.5]
+    for n in range(1, 7):
+        np.testing.assert_allclose(ad.fft.rfftfreq(n, 0.5), np.fft.rfftfreq(n, 0.5), rtol=1e-6)
+        np.testing.assert_allclose(ad.fft.fftfreq(n, 0.5), np.fft.fftfreq(n, 0.5), rtol=1e-6)
     assert ad.fft.fftshift(ad.fft.fftfreq(4)).tolist() == [-0.5, -0.25, 0, 0.25]
 
 

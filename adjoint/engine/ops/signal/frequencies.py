@@ -56,7 +56,7 @@ def _frequencies(name: str, n: int, count: int, d: float, dtype: Any, device: An
         dtype=dt.float64,
         device=chosen(device),
     )
-    if count == n:
+    if name == "fftfreq":  # two of `rfftfreq` are as many, and both of one sign
         k = k - (k + k >= n).to(dt.float64) * n
     return (k * (1.0 / (n * d) if n * d else inf)).to(dtype)
 
