@@ -8,10 +8,11 @@ from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.overrides import disabled_torch_function, overrides
 from adjoint.engine.core.operations.small_calls import NEWCOMERS
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.tensor.reading.printing import to_string
-from adjoint.engine.tensor.tensor import PLAIN, Tensor, TensorType, alias_noted, wrap
+from adjoint.engine.tensor.tensor import PLAIN, Tensor, TensorType, alias, alias_noted, wrap
 
 
 class _ParameterMeta(TensorType):
@@ -64,7 +65,10 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
                     own.__dict__["_is_param"] = True
                     NEWCOMERS.begins_anew = True
                     return own.requires_grad_(requires_grad)
-        instance = alias_noted(data).as_subclass(kind)
+        if CONTEXT.capture is None:
+            instance: Any = alias(data, kind)
+        else:
+            instance = alias_noted(data).as_subclass(kind)
         if not issubclass(kind, Parameter):
             if hasattr(kind, "__torch_dispatch__"):  # what it stands for is in its attributes
                 instance.__dict__.update(data.__dict__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import deepcopy
 from itertools import chain
 from typing import Any, ClassVar
@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.core.dtype import float32
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.ownership import REPLACED
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS, stage
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import PLAIN, Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.hooks import AFTER_EVERY_STEP, BEFORE_EVERY_STEP, Table, register
 from adjoint.optim.hooks import (
@@ -379,9 +380,11 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients, or fill them with zeros."""
+        free = CONTEXT.capture is None
+        plain: Collection[type] = () if REPLACED else PLAIN
         for p in chain.from_iterable([g["params"] for g in self.param_groups]):
             if set_to_none:  # without reading: a captured step need not know what there was
-                if CONTEXT.capture is None and type(p).grad is PLAIN_GRAD:
+                if free and (p.__class__ in plain or type(p).grad is PLAIN_GRAD):
                     if p._grad_meta is not None:
                         p._grad_meta.grad = None  # `p.grad = None`, without its way
                 else:

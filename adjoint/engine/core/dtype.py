@@ -144,13 +144,13 @@ def promote_types(a: DType, b: DType) -> DType:
     """
     if a is b:
         return a
-    known = _PROMOTED.get((a, b))
+    known = PROMOTED.get((a, b))
     if known is None:
-        known = _PROMOTED[a, b] = _promoted(a, b)
+        known = PROMOTED[a, b] = _promoted(a, b)
     return known
 
 
-_PROMOTED: dict[tuple[DType, DType], DType] = {}
+PROMOTED: dict[tuple[DType, DType], DType] = {}  # of pairs that were asked about
 
 
 def _promoted(a: DType, b: DType) -> DType:
@@ -234,12 +234,16 @@ def combine_categories(higher: DType | None, lower: DType | None) -> DType | Non
     return higher
 
 
+def _widest(group: list[DType]) -> DType | None:
+    """What all of some dtypes convert to; None of none."""
+    if len(group) < 2:
+        return group[0] if group else None
+    return reduce(promote_types, group)
+
+
 def join(dimensioned: list[DType], zero_dim: list[DType], scalars: list[DType]) -> DType:
     """PyTorch's result type: tensors first, then 0-d tensors, then Python scalars."""
-    first, second, third = [
-        reduce(promote_types, group) if group else None
-        for group in (dimensioned, zero_dim, scalars)
-    ]
+    first, second, third = _widest(dimensioned), _widest(zero_dim), _widest(scalars)
     result = combine_categories(first, combine_categories(second, third))
     if result is None:
         raise TypeError("result_type: needs at least one operand")

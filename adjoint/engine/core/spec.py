@@ -31,15 +31,22 @@ class Size(tuple[int, ...]):
     def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
         """Sizes of a shape; a tensor of one whole number counts as that number."""
         made = _new(cls, sizes)
-        for place, n in enumerate(made):
+        for n in made:
+            if n.__class__ is not int:
+                return made._checked()
+        return made
+
+    def _checked(self) -> Size:
+        """The same with tensors as the numbers they are; an error where what is none is there."""
+        for place, n in enumerate(self):
             if n.__class__ is not int and isinstance(n, (TensorBase, *_NO_SIZES)):
                 if isinstance(n, _NO_SIZES) or n.dtype.is_inexact:  # type: ignore[attr-defined]
                     raise TypeError(
                         f"torch.Size() takes an iterable of 'int' (item {place} is "
                         f"{type(n).__name__!r})"
                     )
-                return _new(cls, [index(n) if isinstance(n, TensorBase) else n for n in made])
-        return made
+                return _new(Size, [index(n) if isinstance(n, TensorBase) else n for n in self])
+        return self
 
     def numel(self) -> int:
         """The number of elements of a tensor of this shape."""

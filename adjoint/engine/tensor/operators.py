@@ -11,6 +11,7 @@ from inspect import unwrap
 from numbers import Number
 from typing import Any
 
+from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.operations.autocast import with_autocast
 from adjoint.engine.core.operations.met_calls import call_small, may_be_small, write_small
 from adjoint.engine.core.operations.overrides import (
@@ -180,9 +181,17 @@ _COMPARISONS = {
     "gt": comparison.GT,
     "ge": comparison.GE,
 }
+
+
+def _itself(x: Tensor) -> Tensor:
+    """`+x`; the operator asks who overrides."""
+    return _positive(x) if x.dtype is bool_ else x  # which says that there is none
+
+
+_positive = unwrap(arithmetic.positive)
 _UNARY: dict[str, Method] = {
     "neg": arithmetic.NEG,
-    "pos": unwrap(arithmetic.positive),  # the operator asks who overrides
+    "pos": _itself,
     "abs": sign.ABS,
     "invert": logical.BITWISE_NOT,
 }

@@ -413,9 +413,9 @@ def window(source: Tensor, array: Any, record: Any, params: dict[str, Any]) -> T
     return t
 
 
-def alias(source: Tensor) -> Tensor:
+def alias(source: Tensor, kind: type[Tensor] = Tensor) -> Tensor:
     """The same window, off the tape."""
-    t = _new(Tensor)
+    t = _new(kind)
     t._array = source._array
     t._storage = source._storage
     t._chain = source._chain

@@ -21,13 +21,20 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
     >>> ad.result_type(ad.tensor([1], dtype=ad.uint8), 1.5)
     adjoint.float32
     """
-    numbers = (x.item() if isinstance(x, generic) else x for x in (tensor1, tensor2))  # NumPy's
-    return common_dtype(tuple(numbers))
+    if isinstance(tensor1, generic):  # NumPy's
+        tensor1 = tensor1.item()
+    if isinstance(tensor2, generic):
+        tensor2 = tensor2.item()
+    return common_dtype((tensor1, tensor2))
 
 
 @public()
 def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype both convert to."""
+    if type1.__class__ is DType is type2.__class__:
+        known = dt.PROMOTED.get((type1, type2))
+        if known is not None:
+            return known
     name = "promote_types"
     return dt.promote_types(dt.as_dtype(name, type1), dt.as_dtype(name, type2))
 

@@ -71,23 +71,18 @@ def copy_into(target: Array, source: Array) -> None:
     quietly(xp.copyto, as_they_lie(target, source), {"casting": "unsafe"})
 
 
-def move_towards(
-    mean: Array, variance: Array, new: Array, spread: Array, momentum: float, unbiased: float
-) -> None:
-    """Move two running statistics towards those of a batch, each in its own memory.
+def move_towards(running: Array, new: Array, momentum: float, scale: float | None) -> None:
+    """Move a running statistic towards that of a batch, in its own memory.
 
-    It is running * (1 - momentum) + new * scale * momentum, the variance's scale `unbiased`.
-    Products and sum are rounded as those of the operations are, one by one.
+    It is running * (1 - momentum) + new * scale * momentum. Products and sum are rounded as those
+    of the operations are, one by one.
     """
     token = silence[QUIET]
     try:
-        share = new.reshape(mean.shape) * momentum
-        mean *= 1 - momentum
-        mean += share
-        share = spread.reshape(variance.shape) * unbiased
-        share *= momentum
-        variance *= 1 - momentum
-        variance += share
+        new = new.reshape(running.shape)
+        share = new * momentum if scale is None else new * scale * momentum
+        running *= 1 - momentum
+        running += share
     finally:
         restore(token)
 

@@ -118,11 +118,41 @@ def _unwrap(data: Any) -> Any:
     return data
 
 
+_SEQUENCES, _FLOATS, _INTS = {list, tuple}, {float}, {int}
+
+
+def _kinds(data: Any) -> set[type]:
+    """The classes of what is in nested lists and tuples."""
+    kinds = set(map(type, data))
+    return kinds.union(*map(_kinds, data)) - _SEQUENCES if kinds and kinds <= _SEQUENCES else kinds
+
+
+def _of_numbers(data: Any, dtype: DType | None) -> Array | None:
+    """The same of nested sequences of Python's floats, or of whole numbers, alone; None of others,
+    or where something is to be said of them."""
+    kinds = _kinds(data)
+    try:
+        if kinds == _FLOATS:
+            target = dtype or dt.get_default_dtype()
+            if target in (dt.float32, dt.float64):  # narrower ones might be rounded twice
+                return quietly(np.array, (data, NUMPY_OF[target]), {})
+        elif kinds == _INTS and (dtype is None or dtype is dt.int64):
+            array = np.array(data)
+            return array if array.dtype == np.int64 else None
+    except ValueError:
+        pass
+    return None
+
+
 def to_array(data: Any, dtype: DType | None) -> Array:
     """A NumPy array of `data` with PyTorch's choice of dtype; a copy.
 
     Without `dtype`, it is what all the numbers in `data` promote to.
     """
+    if data.__class__ is list or data.__class__ is tuple:
+        array = _of_numbers(data, dtype)
+        if array is not None:
+            return array
     dtypes = _leaf_dtypes(data)
     if isinstance(data, (list, tuple)) and _holds_tensor(data):
         data = _unwrap(data)

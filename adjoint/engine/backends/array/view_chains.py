@@ -16,6 +16,7 @@ from adjoint.engine.backends.array.kernels.shape.views import follow
 from adjoint.engine.backends.array.memory.strides import copy_with
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, Record
+from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.context import CONTEXT
 
 Links = tuple[tuple[Record, dict[str, Any]], ...]
@@ -114,26 +115,27 @@ def part_of(array: Any, key: Any, index: Key) -> Any:
 Buffers.part_of = staticmethod(part_of)
 
 
+_WHOLE, _SEQUENCES = frozenset({int}), (tuple, list, Size)
+
+
 def restrided(record: Record, x: Any, size: Any, stride: Any, place: Any) -> Any:
     """What `as_strided` shows of a tensor that is its storage, in one piece; None: to be looked at.
 
-    NumPy makes the array where that stays inside, which is the one check. To ask before what is
-    said where it does not takes four times as long.
+    NumPy makes the array where it is in one piece and that stays inside, which is the one check. To
+    ask before what is said where it does not takes four times as long.
     """
     array = x._array
     if array.__class__ is not ndarray or array is not x._storage.buffer or x._chain:
         return None
-    if not isinstance(size, (tuple, list)) or not isinstance(stride, (tuple, list)):
+    if size.__class__ not in _SEQUENCES or stride.__class__ not in _SEQUENCES:
         return None
     size, stride = (*size,), (*stride,)
-    if not array.flags.c_contiguous or not size or not array.size:
+    numbers = (place, *size, *stride)
+    if not size or not array.size or not _WHOLE.issuperset(map(type, numbers)) or min(numbers) < 0:
         return None
-    for n in (place, *size, *stride):
-        if n.__class__ is not int or n < 0:
-            return None
     item = array.itemsize
     try:
-        shown = ndarray(size, array.dtype, array, place * item, tuple([s * item for s in stride]))
+        shown = ndarray(size, array.dtype, array, place * item, tuple(map(item.__mul__, stride)))
     except (ValueError, TypeError, BufferError, OverflowError):
         return None
     params = {"size": size, "stride": stride, "offset": place, "x_stride": x.stride()}

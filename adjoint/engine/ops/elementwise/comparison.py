@@ -253,16 +253,12 @@ def allclose(
     if _are_there(input, other):
         how = {"rtol": float(rtol), "atol": float(atol), "equal_nan": bool(equal_nan)}
         return bool(ALL_CLOSE(input, other, **how).item())
-    return bool(_close(input, other, rtol, atol, equal_nan).all().item())
+    return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
 
 
 def _few_are_equal(x: Any, y: Any) -> bool:
     """Whether arrays of one of NumPy's own dtypes have the same shape and elements."""
-    if x.shape != y.shape:
-        return False
-    if x.size <= FEWEST:
-        return bool(x.tolist() == y.tolist())  # numbers made for each: NaN is not itself
-    return True not in (x != y).tobytes()
+    return x.shape == y.shape and True not in (x != y).tobytes()
 
 
 @public(method=True)
@@ -283,7 +279,10 @@ def equal(input: Tensor, other: Tensor) -> bool:
         and not LISTENERS
         and not OVERRIDES.active
     ):
-        if x.size <= FEW:
+        size = x.size
+        if size <= FEWEST:  # numbers made for each: NaN is not itself
+            return bool(x.shape == y.shape and x.tolist() == y.tolist())
+        if size <= FEW:
             return _few_are_equal(x, y)
         # Most that are not equal differ at once.
         one_piece = x.flags.c_contiguous and y.flags.c_contiguous

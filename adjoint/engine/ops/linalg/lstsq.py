@@ -134,6 +134,8 @@ def _residuals(A: Tensor, B: Tensor, X: Tensor, rank: Tensor, driver: str) -> Te
     if m > n and driver != "gelsy" and (driver == "gels" or _full_rank(rank, n)):
         error = MATMUL(A, X) - B
         return (error * error.conj()).real.sum(-2) if A.dtype.is_complex else (error**2).sum(-2)
+    if not X.requires_grad:
+        return X.new_zeros((0,), dtype=X.dtype.to_real())
     nothing = X.flatten()[:0]
     return nothing.real if X.dtype.is_complex else nothing
 

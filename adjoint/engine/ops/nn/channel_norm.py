@@ -11,8 +11,10 @@ from numpy import may_share_memory, ndarray
 from adjoint.engine.core.errors import ShapeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, UPDATED
+from adjoint.engine.core.operations.met_calls import write_part
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
@@ -260,24 +262,25 @@ def blend_both(
                 variance.copy_(MOVED_STATISTIC(variance, new[1], *numbers))
 
     tensors = (mean, variance, *new)
-    few = mean is not None and variance is not None and is_few(tensors)
     at_once = (
         CONTEXT.settled
         and CONTEXT.before_write is None
         and type(momentum) is float
         and mean is not None
         and variance is not None
-        and (few or is_worth_a_program(mean._array))
         and lies_in_a_row(mean)
         and lies_in_a_row(variance)
-        and are_apart(mean._array, variance._array)
     )
-    if not at_once:
+    if at_once and is_few(tensors):
+        move_few(mean, new[0], momentum, None)  # type: ignore[arg-type]
+        move_few(variance, new[1], momentum, unbiased)  # type: ignore[arg-type]
+        return
+    if not (
+        at_once
+        and is_worth_a_program(mean._array)  # type: ignore[union-attr]
+        and are_apart(mean._array, variance._array)  # type: ignore[union-attr]
+    ):
         move(tensors, (momentum, unbiased))
-    elif few:
-        HOOKS.array.move_towards(*[x._array for x in tensors], momentum, unbiased)  # type: ignore[union-attr]
-        for statistic in (mean, variance):
-            statistic._storage.version += 1  # type: ignore[union-attr]
     elif mean._array.__class__ is not ndarray:  # type: ignore[union-attr]
         move_on_device(*tensors, momentum, unbiased)  # type: ignore[arg-type]
     elif (
@@ -286,6 +289,20 @@ def blend_both(
         or not HOOKS.updates.run(MOVED, tensors, (momentum, unbiased), {}, move)
     ):
         move(tensors, (momentum, unbiased))
+
+
+_MOVES = SmallCalls("moved_statistic", into=True)
+_MOVES.unfollowed = True  # what is moved to is looked at off the tape
+
+
+def move_few(running: Tensor, new: Tensor, momentum: float, scale: float | None) -> None:
+    """Move a statistic of few channels, which lies in a row: by a program where it has one."""
+    storage = running._storage
+    try:
+        if not (CONTEXT.plain and write_part(_MOVES, _moved, (running, new, momentum, scale))):
+            HOOKS.array.move_towards(running._array, new._array, momentum, scale)
+    finally:
+        storage.version += 1  # also where an interrupt came: it may be written
 
 
 def is_few(tensors: Any) -> bool:
@@ -383,10 +400,11 @@ def batch_norm(
         )
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"batch_norm: not implemented for {input.dtype.name}")
-    channels = input.shape[1]
+    channels = input._array.shape[1]
+    size = (channels,)
     for which, p in (("running_mean", running_mean), ("running_var", running_var),
                      ("weight", weight), ("bias", bias)):  # fmt: skip
-        if p is not None and tuple(p._array.shape) != (channels,):
+        if p is not None and p._array.shape != size:
             raise ShapeError(
                 f"batch_norm: {which} should contain {channels} elements, not {list(p.shape)}, "
                 f"for an input of shape {list(input.shape)}"

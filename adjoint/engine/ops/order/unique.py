@@ -99,13 +99,11 @@ def unique(
     """
     if sorted.__class__ is not bool:  # mostly a dimension that was meant for `dim`
         raise TypeError(f"unique: sorted must be bool, received {sorted!r}. Give dim by its name.")
-    alone = dim is None and not (return_inverse or return_counts)
-    there = input.device.type == "cuda" or (
-        input.device.type == "cpu" and not input.dtype.is_complex
-    )
-    if alone and CONTEXT.plain and there:
-        refuse_complex("unique", input)
-        return UNIQUE_VALUES(input)
+    if dim is None and not (return_inverse or return_counts) and CONTEXT.plain:
+        where = input.device.type
+        if where == "cuda" or (where == "cpu" and not input.dtype.is_complex):
+            refuse_complex("unique", input)
+            return UNIQUE_VALUES(input)
     return _wanted(_run("unique", UNIQUE, input, dim), return_inverse, return_counts)
 
 

@@ -329,7 +329,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
             "meshgrid: in an upcoming release, it will be required to pass the indexing argument. "
             'Pass indexing="ij" for the present behaviour.'
         )
-        indexing = "ij"
+        return meshgrid(*tensors, indexing="ij")
     if indexing not in ("ij", "xy"):
         raise RuntimeError(
             f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +35,19 @@ def _exchanged(shape: Shape, args: tuple[Any, ...]) -> Link | None:
         return None
     if not (-rank <= a < rank and -rank <= b < rank):
         return None
+    return _exchange(rank, a, b)
+
+
+@lru_cache(maxsize=256)
+def _exchange(rank: int, a: int, b: int) -> Link:
+    """The link of two dimensions that change places; like others, it is in many chains."""
     order = list(range(rank))
     order[a], order[b] = order[b], order[a]
     return PERMUTE, {"dims": tuple(order)}
 
 
 def _turned(shape: Shape, args: tuple[Any, ...]) -> Link | None:
-    return None if args or len(shape) != 2 else (PERMUTE, {"dims": (1, 0)})
+    return None if args or len(shape) != 2 else _exchange(2, 0, 1)
 
 
 def _squeezed(shape: Shape, args: tuple[Any, ...]) -> Link | None:

@@ -33,6 +33,7 @@ from adjoint.engine.tensor.tensor import (
 )
 
 EVERYTHING = slice(None)
+_INDICES = "lq?"  # NumPy's letters for the dtypes of places and masks
 
 
 def is_whole(basic: Basic, shape: tuple[int, ...]) -> bool:
@@ -104,6 +105,8 @@ def getitem(self: Tensor, key: Any) -> Any:
             return INDEX(self, key, dims=(0,))
         elif key.dtype is bool_ and key.device == self.device:
             return _select(self, 0, key)
+    if key.__class__ is ndarray and key.dtype.char in _INDICES and key.shape and CONTEXT.plain:
+        return getitem(self, HOOKS.array.index_tensor(key, self.device))
     if key.__class__ is bool:  # a mask that adds a dimension, and keeps it or empties it
         seen = getitem(self, None)
         return (seen if key else seen[:0]).clone(memory_format=contiguous_format)

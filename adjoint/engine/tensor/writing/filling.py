@@ -13,6 +13,7 @@ from adjoint.engine.core.operations.met_calls import write_small, written_small
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import checked_scalar
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise.records import WHERE
@@ -235,16 +236,16 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 @method
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Overwrite the elements where `mask` holds, in order, by those of `source`."""
-    if is_tensor(mask) and is_tensor(source) and constants(source):
-        array, chosen, given = direct_array(self), mask._array, source._array
-        apart = source._storage is not self._storage
+    if isinstance(mask, Tensor) and isinstance(source, Tensor) and CONTEXT.plain:
+        array, chosen, given = self._array, mask._array, source._array
         if (
-            array.__class__ is ndarray
-            and apart
-            and chosen.__class__ is given.__class__ is ndarray
+            array.__class__ is chosen.__class__ is given.__class__ is ndarray
+            and source._storage is not self._storage
+            and not (CONTEXT.grad_enabled and source.requires_grad)
             and chosen.dtype.char == "?"
             and chosen.shape == array.shape
-            and given.dtype == array.dtype
+            and given.dtype is array.dtype
+            and direct_array(self) is not None
         ):
             try:
                 if HOOKS.array.put_where(array, chosen, given):  # else the operation says why not

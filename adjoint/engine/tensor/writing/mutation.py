@@ -34,7 +34,6 @@ from adjoint.engine.tensor.tensor import (
     Tensor,
     alias,
     alias_with_history,
-    mark_view,
     root_of,
     symbolic,
 )
@@ -265,7 +264,12 @@ def turn_window(target: Tensor, link_for: Callable[..., Any], args: tuple[Any, .
     array = target._array
     if array.__class__ is not ndarray or not CONTEXT.plain or LISTENERS or OVERRIDES.active:
         return False
-    if target._storage.version < 0 or target._node is not None or not is_off_tape(target):
+    storage, base, root = target._storage, target._base, target
+    while root._base is not None:
+        root = root._base[0]
+    if storage.version < 0 or target._node is not None:
+        return False
+    if target._requires_grad or root._requires_grad:
         return False
     link = link_for(array.shape, args)
     if link is None:
@@ -275,7 +279,8 @@ def turn_window(target: Tensor, link_for: Callable[..., Any], args: tuple[Any, .
     if kernel is None:  # from the first call on, which is made as ever
         return False
     shown = kernel(array, **params)
-    root = alias(target) if target._base is None else root_of(target)
+    if base is None:
+        root = alias(target)
     chain = target._chain
     last, before = chain[-1] if len(chain) > len(root._chain) else (None, {})
     if last is not record:
@@ -283,12 +288,16 @@ def turn_window(target: Tensor, link_for: Callable[..., Any], args: tuple[Any, .
     elif "shape" in params:
         chain = (*chain[:-1], link)
     else:  # of the exchanges that `link_for` gives, each undoes itself
-        chain = chain[:-1] if before == params else (*chain, link)
+        chain = chain[:-1] if before is params or before == params else (*chain, link)
     if len(chain) >= LONG:
         chain = HOOKS.shortened(target, shown, chain)
-    mark_view(target, root if target._base is None else target)
+    mark: Any = root._node if CONTEXT.grad_enabled else NO_GRAD
+    if base is not None and base[1] is NO_GRAD:
+        mark = NO_GRAD
+    if base is None or base[0] is not root or base[1] is not mark:  # else it is marked so
+        target._base = (root, mark)
     target._array, target._chain = shown, chain
-    target._storage.version += 1
+    storage.version += 1
     STRUCTURE_VERSION.count += 1
     return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,22 @@ def refuse(name: str, kind: str, info: Array) -> None:
 
 def lapack(name: str, *arrays: Array) -> Any:
     """The LAPACK function of that name for the arrays' dtype."""
+    return _lapack(name, np.result_type(*arrays))
+
+
+@cache
+def _lapack(name: str, dtype: Any) -> Any:
     from scipy.linalg import get_lapack_funcs
 
-    return get_lapack_funcs((name,), arrays)[0]
+    return get_lapack_funcs((name,), dtype=dtype)[0]
+
+
+@cache
+def blas(name: str, dtype: Any) -> Any:
+    """The function of BLAS of that name for a dtype."""
+    from scipy.linalg import get_blas_funcs
+
+    return get_blas_funcs((name,), dtype=dtype)[0]
 
 
 def host(xp: Any, *arrays: Array) -> tuple[Array, ...]:
@@ -150,8 +164,6 @@ def _are_pivots(pivots: Array) -> bool:
 
 @lowers(lstsq.LSTSQ)
 def lstsq_(xp: Any, x: Array, y: Array, rcond: float, driver: str) -> tuple[Array, Array, Array]:
-    from scipy.linalg import lstsq as solve
-
     m, n = x.shape[-2:]
     batch, k = x.shape[:-2], y.shape[-1]
     real = np.zeros(0, x.dtype).real.dtype
@@ -167,9 +179,11 @@ def lstsq_(xp: Any, x: Array, y: Array, rcond: float, driver: str) -> tuple[Arra
     used = "gelsy" if driver == "gels" else driver
     if used == "gelsy" and x.size and k:
         find = _pivoted(x, y, rcond)
-        for i in np.ndindex(batch):
+        for i in np.ndindex(batch) if batch else ((),):
             solution[i], rank[i] = find(x[i], y[i])
     elif m and n:
+        from scipy.linalg import lstsq as solve
+
         for i in np.ndindex(batch):
             results = solve(x[i], y[i], cond=rcond, lapack_driver=used, check_finite=False)
             solution[i], rank[i] = results[0], results[2]
@@ -178,14 +192,19 @@ def lstsq_(xp: Any, x: Array, y: Array, rcond: float, driver: str) -> tuple[Arra
     return device(xp, solution, rank, values)
 
 
+@lru_cache(maxsize=256)
+def _room(dtype: Any, m: int, n: int, k: int) -> int:
+    """How much memory gelsy asks for, which the rank's bound has no say in."""
+    return int(np.real(_lapack("gelsy_lwork", dtype)(m, n, k, 0.0)[0]))
+
+
 def _pivoted(x: Array, y: Array, rcond: float) -> Callable[[Array, Array], tuple[Array, int]]:
     """LAPACK's solution of least squares by orthogonal factors with pivots, and its rank.
 
     SciPy's function takes several times as long around it as a little matrix does.
     """
     (m, n), k = x.shape[-2:], y.shape[-1]
-    gelsy, length = lapack("gelsy", x, y), lapack("gelsy_lwork", x, y)
-    work = int(np.real(length(m, n, k, rcond)[0]))
+    gelsy, work = lapack("gelsy", x, y), _room(np.result_type(x, y), m, n, k)
     # Room for the solution where that is longer than the right side.
     right = np.zeros((max(m, n), k), y.dtype, order="F")
     pivots = np.zeros((n, 1), np.int32)

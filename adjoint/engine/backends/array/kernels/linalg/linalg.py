@@ -15,6 +15,7 @@ from adjoint.engine.backends.array.devices import beside_cupy
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.kernels.linalg import blocks, cofactors, device, singular
 from adjoint.engine.backends.array.kernels.linalg.lapack import (
+    blas,
     each_matrix,
     lapack,
     lu_factor,
@@ -100,11 +101,9 @@ def triangular_solve(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Ar
         return xp.zeros(y.shape, y.dtype)
     if xp is not np:
         return device.triangular_solve(xp, x, y, upper, unit)
-    from scipy.linalg import get_blas_funcs
-
-    (trsm,) = get_blas_funcs(("trsm",), (x, y))
+    trsm = blas("trsm", np.result_type(x, y))
     out = np.empty(y.shape, y.dtype)
-    for i in np.ndindex(x.shape[:-2]):
+    for i in np.ndindex(x.shape[:-2]) if x.ndim > 2 else ((),):
         # BLAS goes down columns: rows are given to it as such, solved from the other side, or it
         # would be given copies turned round.
         turned = x[i].flags.f_contiguous

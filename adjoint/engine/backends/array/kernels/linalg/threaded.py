@@ -11,15 +11,22 @@ from adjoint.engine.backends.array.table import Kernel
 from adjoint.engine.backends.threads import library_threads
 from adjoint.engine.core.operations.record import Record
 
+# Elements of an operand from which on a library divides its work: it takes one thread for less, and
+# to say how many it may have takes longer than a little matrix does.
+FEW = 1 << 10
+
 
 def lowers(record: Record) -> Callable[[Kernel], Kernel]:
     """Register the array kernel of a record, as `table.lowers` does."""
 
     def register(kernel: Kernel) -> Kernel:
         @functools.wraps(kernel)
-        def threaded(*args: Any, **params: Any) -> Any:
-            with library_threads():
-                return kernel(*args, **params)
+        def threaded(xp: Any, *args: Any, **params: Any) -> Any:
+            for x in args:
+                if getattr(x, "size", 0) > FEW:
+                    with library_threads():
+                        return kernel(xp, *args, **params)
+            return kernel(xp, *args, **params)
 
         table.lowers(record)(threaded)
         return kernel

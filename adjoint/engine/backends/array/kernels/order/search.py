@@ -90,9 +90,20 @@ def _distinct(xp: Any, x: Array) -> tuple[Array, ...]:
     if on_device(xp) and flat.size and x.dtype.kind != "c":
         return _distinct_on_device(xp, x)
     if xp is np and flat.size < sort.ARGSORT.large:
-        order = ascending(xp, widen(flat), 0)
-    else:
-        order = sort.ARGSORT(wrap(flat), dim=0, descending=False, stable=True)._array
+        order = widen(flat).argsort(kind="stable")
+        line, size = flat[order], flat.size
+        fresh = np.empty(size, bool)
+        fresh[:1] = True
+        np.not_equal(line[1:], line[:-1], fresh[1:])
+        (starts,) = fresh.nonzero()
+        many = starts.size
+        bounds = np.empty(many + 1, np.int64)
+        bounds[:many], bounds[many] = starts, size
+        counts = bounds[1:] - bounds[:-1]
+        inverse = np.empty(x.shape, np.int64)
+        inverse.reshape(-1)[order] = np.arange(many).repeat(counts)
+        return line[starts], inverse, counts
+    order = sort.ARGSORT(wrap(flat), dim=0, descending=False, stable=True)._array
     values, runs, counts = unique_consecutive(xp, flat.take(order), None)
     inverse = xp.empty(flat.shape, dtype=np.int64)
     inverse[order] = runs
@@ -200,7 +211,7 @@ def unique_consecutive(xp: Any, x: Array, dim: int | None) -> tuple[Array, ...]:
     (starts,) = fresh.nonzero()
     inverse = fresh.astype(np.int64)  # which takes less than to convert while adding
     inverse[:1] = 0
-    xp.cumsum(inverse, out=inverse)
+    inverse.cumsum(out=inverse)
     counts = xp.empty(starts.shape, np.int64)
     xp.subtract(starts[1:], starts[:-1], out=counts[:-1])
     counts[-1:] = n - starts[-1:]
