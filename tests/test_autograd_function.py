@@ -69,6 +69,13 @@ def plain_cube(x: Any) -> Any:
 
 X = ad.tensor([0.5, 1.0, 2.0], dtype=ad.float64)
 V = ad.tensor([1.0, -1.0, 0.5], dtype=ad.float64)
+
+
+def slope(f: Any, x: Any) -> Any:
+    """A derivative within a transform that goes along the same nodes."""
+    return ad.autograd.grad(f(x).sum(), x, create_graph=True)[0]
+
+
 CONTEXTS: dict[str, Any] = {
     "grad": lambda f: F.grad(lambda x: f(x).sum())(X),
     "grad of grad": lambda f: F.grad(lambda x: (F.grad(lambda x: f(x).sum())(x) * V).sum())(X),
@@ -88,6 +95,11 @@ CONTEXTS: dict[str, Any] = {
     "jacrev": lambda f: F.jacrev(f)(X),
     "jacfwd": lambda f: F.jacfwd(f)(X),
     "hessian": lambda f: F.hessian(lambda x: f(x).sum())(X),
+    "grad of autograd.grad": lambda f: F.grad(lambda x: (slope(f, x) * V).sum())(X),
+    "vmap of grad of autograd.grad": lambda f: F.vmap(F.grad(lambda x: slope(f, x).pow(2)))(X),
+    "grad of grad of autograd.grad": lambda f: F.grad(
+        lambda x: F.grad(lambda x: slope(f, x).sum())(x).sum()
+    )(X),
 }  # fmt: skip
 
 

@@ -430,7 +430,17 @@ def _written_whole(row: Any, w: Any) -> Any:
     return (held * before).sum()
 
 
-@pytest.mark.parametrize("fn", [_written_half, _written_before_a_view, _written_whole])
+def _constant_times(row: Any, w: Any) -> Any:
+    held = w.detach().sum(0)  # the rules need it as it is before each write
+    held.mul_(row * w[0])
+    held[1:].mul_(row[:2] + w[1, :2])
+    return held.pow(2).sum()
+
+
+WRITTEN = [_written_half, _written_before_a_view, _written_whole, _constant_times]
+
+
+@pytest.mark.parametrize("fn", WRITTEN)
 def test_what_is_written_to_keeps_its_gradient_beneath(fn: Any) -> None:
     # A tensor made inside a transform of something the transform does not follow: the tape, or
     # another transform, does.

@@ -230,6 +230,20 @@ def test_state_is_read_before_the_same_kernel_replaces_it() -> None:
     check_same(make)
 
 
+@pytest.mark.parametrize("show", [lambda s: s, lambda s: s[:]], ids=["itself", "a view"])
+def test_state_that_an_argument_shows_is_returned_turned(show: Any) -> None:
+    def make() -> tuple[Any, list[ad.Tensor], list[Any]]:
+        state = ad.arange(6.0).reshape(2, 3)  # a view itself: what is written is its base
+
+        def fn(x: ad.Tensor, n: float) -> ad.Tensor:
+            state.mul_(n)
+            return x.t().contiguous()
+
+        return fn, [state], [show(state), 2.0]
+
+    check_same(make)
+
+
 def test_each_copy_of_a_turned_product_is_written() -> None:
     class Attention(ad.nn.Module):
         """Its keys' gradient is a turned product that two others read, each its own copy."""

@@ -138,7 +138,14 @@ class FunctionNode(TapeNode):
                 zeros(s.shape, dtype=s.dtype, device=s.device) if g is None and s is not None else g
                 for g, s in zip(given, self.out_specs, strict=True)
             ]
-        pulled = self.function.pull_back(self.ctx, *given)
+        # Inside a transform, `autograd.grad` goes along the same nodes as the transform itself, on
+        # the level's tensors rather than those below: what was saved is as this run wants it.
+        ctx, made_at = self.ctx, self.ctx._level
+        ctx._level = level
+        try:
+            pulled = self.function.pull_back(ctx, *given)
+        finally:
+            ctx._level = made_at
         return self.checked(pulled if isinstance(pulled, (tuple, list)) else (pulled,))
 
     def checked(self, pulled: Sequence[Any]) -> list[Any]:

@@ -201,13 +201,17 @@ class Placing:
             return False  # decided for a template by how it lay
         for node in unit.nodes:
             for x in node.inputs:
-                if isinstance(x, Value) and not x.host and self.fusion.rooted(x)[0] is base:
-                    shown: Place | None = place
-                    for view in self.fusion.rooted(x)[1]:
-                        shown = None if shown is None else show(shown, view)
-                    if shown is None:
-                        return False
+                if isinstance(x, Value) and not x.host and not self.is_shown(x, base, place):
+                    return False
         return True
+
+    def is_shown(self, value: Value, base: Value, place: Place) -> bool:
+        """Whether a value, if it is a view of a base, is a place too where that would lie."""
+        root, views = self.fusion.rooted(value)
+        shown: Place | None = place
+        for view in views if root is base else ():
+            shown = None if shown is None else show(shown, view)
+        return shown is not None
 
     def realise_value(self, value: Value) -> None:
         if value not in self.places:
@@ -271,17 +275,16 @@ class Placing:
         laid_out = self.setting.is_laid_out(unit.kind, unit.nodes[0])
         if not (laid_out or self.template_writes_to(unit, place)):
             return False
-        if not self.can_loops_read(base, place):
+        if not self.can_be_read(base, place):
             return False
         self.places[base] = place
         return True
 
-    def can_loops_read(self, base: Value, place: Place) -> bool:
-        """Whether all that reads a value, but for whoever gets it, reads it where it would lie."""
-        return all(
-            self.can_read(self.units[at], base, place)
-            for at in self.readers[base]
-            if at < len(self.units)
+    def can_be_read(self, base: Value, place: Place) -> bool:
+        """Whether all that reads a value, and whoever gets it, can do so where it would lie."""
+        units = [self.units[at] for at in self.readers[base] if at < len(self.units)]
+        return all(self.can_read(unit, base, place) for unit in units) and all(
+            self.is_shown(value, base, place) for value in self.graph.outputs
         )
 
     def write_in_place(self) -> None:

@@ -473,8 +473,18 @@ def _write_level(level: Level, target: Tensor, value: Tensor) -> Tensor:
 
 
 def _keep_beneath(target: Tensor, result: Tensor, since: int) -> None:
-    """Before an argument of a transform is overwritten: nodes beneath it keep the old elements."""
-    level = target._storage.level
+    """Before a transform's argument, or a tensor beneath a result, is overwritten by the result.
+
+    Nodes beneath the transform that saved its elements keep the old ones.
+    """
+    level, above = target._storage.level, result._storage.level
+    if above is not None and above is not level:  # `constant.mul_(x)`, where x is a transform's
+        for part in above.tensors(payload(result)):
+            if part is not None:
+                if part._node is not None:
+                    HOOKS.keep_overwritten(target, part, since)
+                _keep_beneath(target, part, since)
+        return
     if level is None or level.arguments is None or target._storage not in level.arguments:
         return
     written = level.tensors(target._storage.payload)[0]
