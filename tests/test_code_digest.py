@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-import adjoint
+from adjoint import engine
 from adjoint.engine.backends.disk import package_code
 from adjoint.engine.backends.disk.store import DiskStore
 from adjoint.engine.core.state import code_digest as module
@@ -191,7 +191,7 @@ def test_code_loaded_after_an_edit_keeps_nothing(
 ) -> None:
     """Parts are loaded when they are needed, long after the digest was taken, or once more."""
     monkeypatch.setattr(module, "_unchanged", {})
-    monkeypatch.setattr(adjoint, "__path__", [*adjoint.__path__, str(tmp_path)])
+    monkeypatch.setattr(engine, "__path__", [*engine.__path__, str(tmp_path)])
     for letter in "ab":
         path = tmp_path / f"late_{letter}.py"
         path.write_text("pass")
@@ -200,18 +200,18 @@ def test_code_loaded_after_an_edit_keeps_nothing(
     cache = DiskStore(tmp_path, 2**20)
     try:
         for letter in before:
-            importlib.import_module(f"adjoint.late_{letter}")
+            importlib.import_module(f"adjoint.engine.late_{letter}")
         cache.put("0" * 16, b"before")
         assert cache.get("0" * 16) == b"before"
         for letter in edited:
             os.utime(tmp_path / f"late_{letter}.py", (time.time() + 7200.0,) * 2)
-            load_again(f"adjoint.late_{letter}", how)
+            load_again(f"adjoint.engine.late_{letter}", how)
         cache.put("1" * 16, b"after")
         assert cache.get("1" * 16) is None
     finally:
         for letter in "ab":
-            sys.modules.pop(f"adjoint.late_{letter}", None)
-            vars(adjoint).pop(f"late_{letter}", None)
+            sys.modules.pop(f"adjoint.engine.late_{letter}", None)
+            vars(engine).pop(f"late_{letter}", None)
 
 
 def load_again(name: str, how: str) -> None:

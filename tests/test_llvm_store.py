@@ -6,7 +6,9 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,38 @@ def test_what_is_put_is_got(cache: DiskStore) -> None:
         cache.put(KEY, payload)
         assert cache.get(KEY) == payload
     assert DiskStore(folder_of(cache).parent, 2**20).get(KEY) == b"other code"
+
+
+def test_entries_put_together_are_written_at_the_end(
+    cache: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a process runs is looked at once, after all of them were made; other threads wait for none."""
+    asked: list[bool] = []
+
+    def is_running() -> bool:
+        asked.append(True)
+        return not edited
+
+    monkeypatch.setattr(store, "is_running_what_it_names", is_running)
+    keys, edited = [key_of(str(n)) for n in range(4)], False
+    with suppress(RuntimeError), cache.together():
+        cache.put(keys[0], b"first")
+        with cache.together():
+            cache.put_all({keys[1]: b"second"})
+        assert not asked
+        assert cache.get(keys[1]) is None
+        other = threading.Thread(target=cache.put, args=(keys[2], b"of another thread"))
+        other.start()
+        other.join()
+        assert asked == [True]
+        assert cache.get(keys[2]) == b"of another thread"
+        raise RuntimeError("whatever becomes of what follows")
+    assert asked == [True, True]
+    assert [cache.get(key) for key in keys[:2]] == [b"first", b"second"]
+    with cache.together():
+        cache.put(keys[3], b"of which nobody knows what made it")
+        edited = True
+    assert cache.get(keys[3]) is None
 
 
 def test_an_entry_under_another_key_is_missing(cache: DiskStore) -> None:

@@ -39,6 +39,7 @@ from adjoint.engine.backends.triton.templates.product import MatrixProduct  # no
 from adjoint.engine.compiler.executors import register_backend  # noqa: E402
 from adjoint.engine.compiler.options import chosen  # noqa: E402
 from adjoint.engine.core.device import CPU  # noqa: E402
+from tests.quick_interpreter import hurry  # noqa: E402
 
 ML_DTYPES = importlib.import_module("ml_dtypes")
 BFLOAT16 = ML_DTYPES.bfloat16
@@ -168,6 +169,7 @@ def mend_numbers() -> None:
 
 
 mend_numbers()
+hurry()
 
 
 def word(value: int) -> Any:

@@ -17,9 +17,11 @@ import hashlib
 import os
 import re
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 
 from adjoint.engine.backends.disk.private import CachedFile, PrivateFolder
@@ -115,6 +117,7 @@ class DiskStore:
         self._added = 0  # before that
         self._usable: bool | None = None  # None: the folder has not been looked at
         self._warned = False
+        self._gathered = threading.local()  # `entries` that wait, of a thread that gathers them
 
     def get(self, key: str) -> bytes | None:
         """The entry, or None where it is missing, damaged or not to be trusted."""
@@ -139,8 +142,26 @@ class DiskStore:
         """
         self.put_all({key: payload})
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Entries that this thread puts meanwhile are written at the end, all at once.
+
+        What the process runs is then looked at once, which takes longer than to write an entry.
+        """
+        if hasattr(self._gathered, "entries"):
+            yield
+            return
+        self._gathered.entries = {}
+        try:
+            yield
+        finally:
+            self.put_all(self._gathered.__dict__.pop("entries"))
+
     def put_all(self, entries: Mapping[str, bytes]) -> None:
         """Keep entries that were made together: what the process runs is looked at once."""
+        if hasattr(self._gathered, "entries"):
+            self._gathered.entries.update(entries)
+            return
         placed = [(*_place(key), _head(key, payload) + payload) for key, payload in entries.items()]
         files = self._ready()
         if files is None or not is_running_what_it_names():
@@ -286,3 +307,8 @@ def get(key: str) -> bytes | None:
 def put(key: str, payload: bytes) -> None:
     """Keep an entry in the process's cache."""
     default().put(key, payload)
+
+
+def together() -> AbstractContextManager[None]:
+    """`DiskStore.together` of the process's cache."""
+    return default().together()

@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable
-from operator import attrgetter, is_
+from operator import is_, itemgetter
 from typing import Any, NamedTuple
 
 from adjoint.engine.core.state import LOADED_AT as _STARTED
@@ -19,18 +19,22 @@ DECIDING = (
     "assembly.py",
 )  # fmt: skip
 ENGINE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-PACKAGE = __name__.partition(".")[0] + "."
+WITHIN = __name__.removesuffix("core.state.code_digest")  # the names of modules in it
 TICK = 0.01  # seconds that the clock of files, which is coarse, may be behind that of processes
 _unchanged: dict[str, Any] = {}  # modules' specs, by name, whose files were looked at
-_spec_of = attrgetter("__spec__")
+_spec_in = itemgetter("__spec__")
 
 
 class _Loaded(NamedTuple):
-    """What was loaded when all of the package was last found unchanged."""
+    """What was loaded when all of the engine was last found unchanged."""
 
     names: list[str]  # of all modules
-    own: list[str]  # of the package's
-    specs: list[Any]  # theirs: a module that is loaded again has another
+    own: list[str]  # of the engine's
+    modules: list[Any]  # theirs
+    spaces: list[
+        dict[str, Any]
+    ]  # and theirs: to ask a module itself for a name takes twice as long
+    specs: list[Any]  # as they were: a module that is loaded again has another
 
 
 _found: _Loaded | None = None
@@ -112,7 +116,7 @@ def was_exchanged() -> bool:
 
 
 def is_running_what_it_names() -> bool:
-    """Whether all of the package that was loaded is what was there when its loading began.
+    """Whether all of the engine that was loaded is what was there when its loading began.
 
     The digest is taken once, and parts are loaded when they are first needed, or loaded again by
     somebody who edits them. What such a mixture makes is nothing for those who have either.
@@ -124,11 +128,10 @@ def is_running_what_it_names() -> bool:
         return True
     # Names before modules: what another thread brings meanwhile is looked at the next time.
     names = [*sys.modules]
-    own = [name for name in names if name.startswith(PACKAGE)]
-    specs = []
-    for name in own:
-        spec = getattr(sys.modules.get(name), "__spec__", None)
-        specs.append(spec)
+    own = [name for name in names if name.startswith(WITHIN)]
+    modules = [*map(sys.modules.get, own)]
+    specs = [getattr(module, "__spec__", None) for module in modules]
+    for name, spec in zip(own, specs, strict=True):
         if spec is None or _unchanged.get(name) is spec or not spec.has_location:
             continue
         try:
@@ -138,7 +141,8 @@ def is_running_what_it_names() -> bool:
         if changed_since_start(max(about.st_mtime, about.st_ctime)):
             return False
         _unchanged[name] = spec
-    _found = _Loaded(names, own, specs)
+    spaces = [getattr(module, "__dict__", {}) for module in modules]
+    _found = _Loaded(names, own, modules, spaces, specs)
     return True
 
 
@@ -147,7 +151,8 @@ def _is_loaded(found: _Loaded) -> bool:
     if [*sys.modules] != found.names:
         return False
     try:
-        now = map(_spec_of, map(sys.modules.get, found.own))
-        return all(map(is_, now, found.specs))
-    except AttributeError:  # one that has none
+        return all(map(is_, map(sys.modules.get, found.own), found.modules)) and all(
+            map(is_, map(_spec_in, found.spaces), found.specs)
+        )
+    except KeyError:  # one that has none
         return False

@@ -231,9 +231,10 @@ class Fragments:
                     kept_kinds.keep_unfit(name, unfit)
                 raise
 
-        made = fitting(name_of(key), tensors, recorded)
-        if name is not None and made is not None:
-            kept_kinds.keep(name, made)
+        with HOOKS.keep_together():
+            made = fitting(name_of(key), tensors, recorded)
+            if name is not None and made is not None:
+                kept_kinds.keep(name, made)
         return made
 
     def expect_rules(self, record: Record, out: Any) -> None:

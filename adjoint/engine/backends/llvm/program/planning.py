@@ -50,12 +50,13 @@ def compile_new(
 ) -> Executable:
     """An executable that is planned now, and kept under a key."""
     plan = plan_for(task, LLVM, options)
-    with stage("write and assemble machine code"):
-        functions = library.load(functions_of(plan, emit))
-    draft = Draft(plan)
-    draft.place()
-    image = draft.at({})
-    stored = keep(task, key, image, functions)
+    with store.default().together():
+        with stage("write and assemble machine code"):
+            functions = library.load(functions_of(plan, emit))
+        draft = Draft(plan)
+        draft.place()
+        image = draft.at({})
+        stored = keep(task, key, image, functions)
     drafted: Callable[[], tuple[Draft, Sizes]] = partial(draft_again, task, options)
     if stored is not None and task.shared is not None and not options.validate:
         executable = Native(task, from_bytes(stored)[0], functions, None, arena, drafted)
