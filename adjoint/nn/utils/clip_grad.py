@@ -111,7 +111,12 @@ def clip_grads_with_norm_(
     with no_grad():
         # Multiplying by one costs little, and spares a branch on a tensor's value.
         factor = factor_for(total_norm, float(max_norm))
-        _apply(lambda grad: grad.mul_(factor.to(grad.device)), grads, foreach)
+        here = factor.device
+        _apply(
+            lambda grad: grad.mul_(factor if grad.device == here else factor.to(grad.device)),
+            grads,
+            foreach,
+        )
 
 
 def clip_grad_norm_(

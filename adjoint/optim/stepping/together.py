@@ -94,7 +94,7 @@ class Bundle:
                 _same([getattr(s.get(key), "_array", None) for s in self.states], shown)
                 for key, shown in self.shown.items()
             )
-            and all(bool((v == v[0]).all()) for v in self.numbers.values())
+            and all(map(_is_one_number, self.numbers.values()))
         )
 
     def run(self, rule: Rule) -> None:
@@ -131,6 +131,12 @@ class Bundle:
             raise RuntimeError(leak_message()) from None
         self.xp.concatenate(grads, out=self.grad._array)
         self.xp.concatenate(self.flat, out=self.p._array)
+
+
+def _is_one_number(numbers: Array) -> bool:
+    """Whether all are the same."""
+    listed = numbers.tolist()  # each a number of its own: NaN is not itself
+    return bool(listed.count(listed[0]) == len(listed))
 
 
 def _moved(tensor: Tensor, array: Array) -> Tensor:
