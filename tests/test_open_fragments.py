@@ -53,9 +53,16 @@ def image(x: Any, n: int) -> Any:
     return x.reshape(2, n, 6, 1).permute(0, 2, 1, 3).expand(2, 6, n, 5)
 
 
+def wide(x: Any) -> Any:
+    """Rows that are multiplied in tall tiles and by blocks of their depth, to which one is added."""
+    weight = drawn(768, 256)
+    return F.linear(ad.cat([x] * 43, 2)[..., :256], weight, weight[:, 0])
+
+
 # What is done with sequences x (2, n, 6), a square weight of 6 and a vector of 6.
 ALONG: dict[str, Callable[[Any, Any, Any, int], list[Any]]] = {
     "linear": lambda x, w, b, n: [F.gelu(F.linear(x, w, b)), x.reshape(-1, 6) @ w],
+    "wide": lambda x, w, b, n: [wide(x), wide(x[:1])],
     "norms": lambda x, w, b, n: [
         F.layer_norm(x, (6,), b, b), F.batch_norm(x.transpose(1, 2), None, None, b, b, True),
         F.group_norm(x.transpose(1, 2).contiguous(), 3, b, b),
@@ -137,9 +144,12 @@ def attended(n: int) -> Any:
 
 
 WEIGHT = drawn(6, 6).requires_grad_()
+WIDE, BIAS = drawn(768, 256).requires_grad_(), drawn(768).requires_grad_()
 # What is done at a size, and the sizes it is done at: other ones than came before.
 FILLED: dict[str, tuple[Callable[[int], Any], Sequence[int]]] = {
     "linear": (lambda n: F.linear(made(n, 6), WEIGHT), range(121, 139)),
+    "bias": (lambda n: F.linear(drawn(1, n, 256), WIDE, BIAS).detach(), range(17, 24)),
+    "bias, by turns": (lambda n: F.linear(drawn(1, n, 256), WIDE, BIAS).detach(), range(51, 69, 2)),
     "column sums": (lambda n: F.linear(drawn(n, 6), WEIGHT, WEIGHT[0]), range(571, 589)),
     "long sums": (lambda n: made(n).sum(), range(9000, 9400, 37)),
     "batch norm": (

@@ -117,8 +117,7 @@ def epilogue_of(kernel: LoopKernel, matrix: PlannedBuffer, columns: int) -> Epil
     if len(kernel.ops) > LONGEST or not all(map(_is_simple, kernel.ops)):
         return None
     reads = [k for k, ref in enumerate(kernel.refs) if ref.buffer is matrix]
-    sizes = [*(a.size for a in kernel.atoms), columns]
-    if len(reads) != 1 or any(map(is_extent, sizes)):
+    if len(reads) != 1:
         return None
     along = _atoms_of(kernel, kernel.refs[reads[0]], columns)
     if along is None:
@@ -168,17 +167,15 @@ def _in_rows(
     ref: AffineReference, within: dict[Any, int], across: dict[Any, int]
 ) -> MatrixReference | None:
     """A reference by row and column."""
-    if ref.picks or ref.buffer is None or is_extent(ref.offset):
+    if ref.picks or ref.buffer is None:
         return None
     steps = []
     for atoms in (within, across):
-        ratios = {ref.strides.get(a, 0) / s for a, s in atoms.items()}
-        if len(ratios) > 1 or any(is_extent(ref.strides.get(a, 0)) for a in atoms):
+        apart = [(ref.strides.get(a, 0), s) for a, s in atoms.items()]
+        step = apart[0][0] // apart[0][1] if apart else 0
+        if any(own != step * s for own, s in apart):
             return None
-        ratio = ratios.pop() if ratios else 0.0
-        if ratio != int(ratio):
-            return None
-        steps.append(int(ratio))
+        steps.append(step)
     if steps[0] not in (0, 1) or steps[1] < 0:
         return None
     return MatrixReference(ref.buffer, ref.dtype, ref.offset, steps[1], steps[0])

@@ -159,9 +159,8 @@ class Fragments:
             if fragment is None:
                 family = (key[0], *[(t._array.dtype, t.ndim) for t in tensors])
                 count = self.shapes[family] = self.shapes.get(family, 0) + 1
-                if count > most_shapes(key[0], tensors):
-                    return None
-                fragment = self.make(key, tensors, numbers, fn)
+                if count <= most_shapes(key[0], tensors):
+                    fragment = self.make(key, tensors, numbers, fn)
             self.by_kind[kind] = fragment
             if fragment is not None and tensors and tensors[0]._array.__class__ in DEVICE_LAYOUTS:
                 del NEW_ON_DEVICE[: -FEW_NEW + 1]

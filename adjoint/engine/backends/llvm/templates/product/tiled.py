@@ -276,7 +276,7 @@ def in_turns(p: TiledProduct) -> bool:
     begin with what those before it made. A transposed A is put in panels along memory then, where
     pieces would read a few lines of each of its rows.
     """
-    if any(map(is_extent, (*p.sizes, p.batch, p.b.row, p.b.column))) or p.batch != 1:
+    if any(map(is_undecided, (*p.sizes, p.batch, p.b.row, p.b.column))) or p.batch != 1:
         return False
     (m, n, k), item = p.sizes, p.c.base.buffer.dtype.itemsize
     if m <= max(MOST_FEW):
@@ -304,7 +304,7 @@ def by_turns(p: TiledProduct) -> None:
     """A product as those of blocks of the depth, each of which begins with the one before."""
     (m, n, k), dtype = p.sizes, p.c.base.buffer.dtype
     large = widest(p)
-    parts = max(parts_of(k, max(NEAR // (large * dtype.itemsize), GROUP)), 2)
+    parts = pinned(max(parts_of(k, max(NEAR // (large * dtype.itemsize), GROUP)), 2))
     bounds = [k * i // parts for i in range(parts + 1)]
     more = p.label[len(sized("matmul", m, n, k)) :]  # what is done besides
     for start, stop in pairwise(bounds):
