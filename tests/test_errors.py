@@ -160,12 +160,12 @@ MISTAKES: dict[str, tuple[Any, type[Exception], str]] = {
     "a network to load": (lambda: Net().load_state_dict(Net()), TypeError, r"its state_dict\(\)"),  # type: ignore[arg-type]
     "a key's typing error": (
         lambda: loaded(lambda key: key.replace("weight", "wieght")), RuntimeError,
-        "Did you mean 'head.weight' by 'head.wieght'",
+        "Is 'head.wieght' meant to be 'head.weight'",
     ),
     "keys of a wrapper": (lambda: loaded("module.{}".format), RuntimeError, "Every key begins with"),
     "a model's keys for one layer": (
         lambda: nn.Linear(2, 2).load_state_dict(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)).state_dict()),
-        RuntimeError, "Did you mean 'weight' by '0.weight'",  # no word of a prefix: there are two
+        RuntimeError, "Is '0.weight' meant to be 'weight'",  # no word of a prefix: there are two
     ),
     "a class as a layer": (lambda: nn.Sequential(nn.ReLU), TypeError, r"ReLU\(\.\.\.\)"),  # type: ignore[arg-type]
     "a list of layers": (lambda: nn.Sequential([nn.ReLU()]), TypeError, r"Sequential\(\*layers\)"),  # type: ignore[arg-type]

@@ -94,8 +94,16 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("script", help="the file (or, with -m, the module) to run")
     run.add_argument("args", nargs=argparse.REMAINDER, help="what the script finds in sys.argv")
 
-    train = commands.add_parser("train", help="train a built-in recipe, or run a Python file")
-    train.add_argument("recipe", nargs="?", help="a recipe's name or a .py file; none lists them")
+    train = commands.add_parser(
+        "train",
+        help="train a built-in recipe, or run a Python file",
+        epilog="`adjoint train` lists the recipes; `adjoint train RECIPE --help` its options.",
+    )
+    train.add_argument(
+        "recipe",
+        nargs="?",
+        help="csv, digits, gpt, images, regression, sentences or vae; or a .py file",
+    )
     train.add_argument("args", nargs=argparse.REMAINDER, help="the recipe's own arguments")
 
     predict = commands.add_parser("predict", help="use what `adjoint train` made")

@@ -6,11 +6,11 @@ import math
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from adjoint.data import position as place
 from adjoint.data.collate import default_collate, default_convert
-from adjoint.data.dataset import is_stream
+from adjoint.data.dataset import Dataset, is_stream
 from adjoint.data.iterators import LoaderIterator, MultiProcess, SingleProcess
 from adjoint.data.sampler import BatchSampler, Endless, RandomSampler, SequentialSampler
 from adjoint.engine.core.errors import warn_user
@@ -18,6 +18,12 @@ from adjoint.engine.core.state.rng import Generator, default_generator
 
 T_co = TypeVar("T_co", covariant=True)
 _FIXED = frozenset("batch_size batch_sampler sampler drop_last dataset persistent_workers".split())
+
+
+class Items(Protocol[T_co]):
+    """Whatever has items by number: a list, or a class with `__getitem__`."""
+
+    def __getitem__(self, index: int, /) -> T_co: ...
 
 
 class DataLoader(Generic[T_co]):
@@ -57,7 +63,7 @@ class DataLoader(Generic[T_co]):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Dataset[T_co] | Items[T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
@@ -78,7 +84,7 @@ class DataLoader(Generic[T_co]):
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         _check_sampling(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last)
-        self.dataset = dataset
+        self.dataset: Any = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
         self.pin_memory = pin_memory

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, assert_type
 import adjoint as ad
 from adjoint import Tensor, nn, optim
 from adjoint.nn import functional as F
+from adjoint.utils.data import DataLoader, TensorDataset
 
 x = ad.randn(3, 4)
 y = ad.tensor([1, 2, 3])
@@ -54,6 +55,9 @@ assert_type(x.split(2), tuple[Tensor, ...])
 assert_type(ad.unbind(x), tuple[Tensor, ...])
 assert_type(ad.cat([x, x]), Tensor)
 assert_type(ad.equal(x, x), bool)
+loader = DataLoader(TensorDataset(x, y), batch_size=2, shuffle=True)
+assert_type(loader, DataLoader[tuple[Tensor, ...]])
+assert_type(DataLoader([1, 2, 3]), DataLoader[int])
 assert_type(F.cross_entropy(x, y, label_smoothing=0.1), Tensor)
 assert_type(F.nll_loss(x.log_softmax(dim=1), y), Tensor)
 assert_type(F.binary_cross_entropy_with_logits(x, x.sigmoid()), Tensor)

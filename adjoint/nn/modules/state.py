@@ -371,10 +371,10 @@ class StateDict:
 
 
 def _about_names(missing: Sequence[str], unexpected: Sequence[str]) -> list[str]:
-    """What names that are not there may have been meant as.
+    """Which missing names the unexpected ones may stand for.
 
     >>> _about_names(["head.weight"], ["head.wieght"])
-    ["Did you mean 'head.weight' by 'head.wieght'?"]
+    ["Is 'head.wieght' meant to be 'head.weight'?"]
     """
     prefixes = [
         key[: -len(name)] for name in missing[:1] for key in unexpected if key.endswith(name)
@@ -390,7 +390,7 @@ def _about_names(missing: Sequence[str], unexpected: Sequence[str]) -> list[str]
         close = get_close_matches(key, left, 1, 0.8)
         if close:
             left.remove(close[0])
-            hints.append(f"Did you mean {close[0]!r} by {key!r}?")
+            hints.append(f"Is {key!r} meant to be {close[0]!r}?")
     return hints
 
 

@@ -23,7 +23,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
+from adjoint.engine.core.errors import did_you_mean
 from adjoint.engine.core.state import config, forks
+
+SEARCHED_BY_PYTHON = 750  # names of a module, at most, among which Python looks for a similar one
 
 _turn = forks.reentrant(forks.LockOrder.IMPORTS)
 _there: set[str] = set()  # modules that were imported to their end
@@ -87,6 +90,9 @@ def lacking(module: str, name: str) -> AttributeError:
     module 'adjoint.optim' has no attribute 'Adan'. If PyTorch has it, Adjoint does not yet
     >>> print(lacking("adjoint.engine", "ops"))
     module 'adjoint.engine' has no attribute 'ops'. It is a module: import adjoint.engine.ops
+    >>> print(lacking("adjoint", "oness"))
+    module 'adjoint' has no attribute 'oness'. If PyTorch has it, Adjoint does not yet. \
+Did you mean 'ones'?
     """
     shown = config.display_name + module.removeprefix("adjoint")
     remedy = "If PyTorch has it, Adjoint does not yet"
@@ -96,12 +102,21 @@ def lacking(module: str, name: str) -> AttributeError:
         for file in (f"{name}.py", os.path.join(name, "__init__.py"))
     ):
         remedy = f"It is a module: import {shown}.{name}"
+    else:
+        remedy += _like(name, dir(sys.modules.get(module, sys)))
     # No full stop: Python may put ". Did you mean: ...?" behind it.
     return AttributeError(
         f"module {shown!r} has no attribute {name!r}. {remedy}",
         name=name,
         obj=sys.modules.get(module),
     )
+
+
+def _like(name: str, names: Collection[str]) -> str:
+    """The end of the message where a module has too many names for Python to suggest one."""
+    if len(names) < SEARCHED_BY_PYTHON or name.startswith("_"):
+        return ""
+    return did_you_mean(name, [x for x in names if x[0] == name[0] and abs(len(x) - len(name)) < 3])
 
 
 def _inside_import() -> bool:
