@@ -384,3 +384,51 @@ def test_a_pass_that_a_library_wraps(workers: int) -> None:
     batches = Wrapped(list(range(4)), batch_size=2, num_workers=workers)
     for _ in range(2):
         assert [batch.tolist() for batch in batches] == [[0, 2], [4, 6]]
+
+
+class Kept(ad.Tensor):
+    """A tensor whose class says what a stack of it is."""
+
+
+class Given(Dataset[Any]):
+    def __init__(self, *items: Any) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, i: int) -> Any:
+        if self.items[i] is StopIteration:
+            raise StopIteration
+        return self.items[i]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_are_of_one_class_with_and_without_workers(workers: int) -> None:
+    for x in (ad.ones(2).as_subclass(Kept), ad.eye(2).to_sparse(), ad.ones(2)):
+        (batch,) = DataLoader(Given(x, x), batch_size=2, num_workers=workers)
+        assert type(batch) is type(x)
+        assert batch.to_dense().tolist() == [x.to_dense().tolist()] * 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_example_of_another_type_is_named(workers: int) -> None:
+    for other, name in ((None, "NoneType"), (np.ones(1), "ndarray"), (1, "int")):
+        with pytest.raises(TypeError, match=f"expected Tensor as element 1, .* got {name}. Let"):
+            list(DataLoader(Given(ad.ones(1), other), batch_size=2, num_workers=workers))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_iterator_that_ran_out_inside_a_dataset_ends_no_epoch(workers: int) -> None:
+    """PyTorch's loader ends there without a word, and the rest of the dataset is never seen."""
+    loader: DataLoader[Any] = DataLoader(Given(1, 2, StopIteration, 4), batch_size=2, num_workers=workers)
+    batches = iter(loader)
+    assert next(batches).tolist() == [1, 2]
+    with pytest.raises(RuntimeError, match="raised StopIteration, at .2, 3."):
+        next(batches)
+
+    def collate(batch: Any) -> Any:
+        raise StopIteration
+
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        list(DataLoader(Given(1, 2), collate_fn=collate, num_workers=workers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.nn import functional as F
+from adjoint.utils.data import DataLoader
 
 
 def seen(x: Any) -> Any:
@@ -131,3 +133,20 @@ def test_what_needs_elements_says_so() -> None:
     assert repr(ad.zeros(2, 3, device="meta")) == "tensor(..., device='meta', size=(2, 3))"
     assert x.data_ptr() == 0
     assert ad.ones(2).to("meta").shape == (2,)
+
+
+class Marked(ad.Tensor):
+    pass
+
+
+def test_pickles_and_copies_keep_shape_strides_class_and_attributes() -> None:
+    x: Any = ad.empty(2, 3, device="meta").t().as_subclass(Marked)
+    x.note = "kept"
+    linear = nn.Linear(3, 2, device="meta", dtype=ad.float16)
+    for twin in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
+        assert (type(twin), twin.device.type, twin.note) == (Marked, "meta", "kept")
+        assert (twin.shape, twin.stride()) == ((3, 2), (1, 3))
+    for again in (pickle.loads(pickle.dumps(linear)), copy.deepcopy(linear)):
+        assert seen(again.weight) == seen(linear.weight)
+        assert type(again.weight) is nn.Parameter
+    assert next(iter(DataLoader([x.as_subclass(ad.Tensor)], num_workers=1))).shape == (1, 3, 2)

@@ -421,3 +421,24 @@ def test_conversions_make_new_parameters_where_asked() -> None:
     assert weight.dtype is ad.float32
     assert layer.weight.dtype is ad.float64
     assert isinstance(layer.weight, nn.Parameter)
+
+
+def test_classes_of_code_without_a_module_name() -> None:
+    """What `exec` runs with a dict of its own has functions whose `__module__` is None."""
+    found: dict[str, Any] = {}
+    exec(
+        "import adjoint as ad\n"
+        "class Twice(ad.nn.Module):\n"
+        "    act = ad.relu\n"
+        "    def forward(self, x): return self.act(x) * 2\n",
+        found,
+    )
+    assert found["Twice"].forward.__module__ is None
+    assert found["Twice"]()(ad.tensor([-1.0, 2.0])).tolist() == [0, 4]
+
+
+def test_a_hook_after_loading_that_returns_something_is_refused() -> None:
+    module = nn.Linear(1, 1)
+    module.register_load_state_dict_post_hook(lambda module, keys: keys)  # type: ignore[return-value]
+    with pytest.raises(AssertionError, match="not expected to return new values"):
+        module.load_state_dict(module.state_dict())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from pathlib import Path
 from typing import Any
 
@@ -371,3 +372,17 @@ def test_an_encoded_image_is_decoded_and_nothing_else() -> None:
     for data in (EPS, blank(9000, 9000), b"abc"):
         with pytest.raises(OnnxError, match="ImageDecoder"):
             run(ad.tensor(np.frombuffer(data, np.uint8).copy()))
+
+
+def test_sources_of_a_model(tmp_path: Path) -> None:
+    """A path, an open file, bytes or a message; what is none of them is refused by name."""
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [2]}, ["y"])
+    data, path = model.SerializeToString(), tmp_path / "relu.onnx"
+    path.write_bytes(data)
+    with path.open("rb") as file:
+        for source in (str(path), path, file, io.BytesIO(data), data, bytearray(data), model):
+            assert load(source)(ad.tensor([-1.0, 2.0])).tolist() == [0, 2]
+    with pytest.raises(TypeError, match="gives str, not bytes. Open it 'rb'"):
+        load(io.StringIO("text"))
+    with pytest.raises(TypeError, match="expected a path, a binary file, bytes .* received int"):
+        load(3)

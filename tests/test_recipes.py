@@ -339,6 +339,8 @@ MESSY = [
         "are no number, such as 'x' (row 3). Mend",
     ),
     ("a,a\n1,2\n2,3\n", ["csv"], "more than one column is called 'a'"),
+    ("a, a\n1,2\n2,3\n", ["csv"], "more than one column is called 'a'"),
+    ("a , y\n1,2\n2,2\n", ["csv", "--target", "y"], "every row has the same y"),
     ("y\n1\n2\n", ["csv"], "the only column is 'y'"),
     ("a,d\n1,2024-01-02\n2,2024-01-03\n", ["csv"], "holds dates"),
     ("a,b\n1,ö\n", ["csv", "--encoding", "ascii"], "such as --encoding cp1252"),

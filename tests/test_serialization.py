@@ -209,3 +209,17 @@ def test_parts_that_do_not_fit_are_refused(
     }
     with pytest.raises(pickle.UnpicklingError, match=message):
         stored_again(values[name])
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_windows_of_nothing_start_anywhere(zipped: bool) -> None:
+    """A slice of an empty tensor has a place, in a storage without bytes."""
+    file = io.BytesIO()
+    weight = ad.zeros(3, 0)
+    window = weight.as_strided((1, 0), (1, 1), 2)
+    ad.save({"all": weight, "part": window}, file, _use_new_zipfile_serialization=zipped)
+    shown = ad.load(io.BytesIO(file.getvalue()))["part"]
+    assert (shown.shape, shown.stride()) == ((1, 0), (1, 1))
+    storage = ad.UntypedStorage(0)
+    part = ad._utils._rebuild_tensor_v2(storage, 2, (1, 0), (1, 1), False, None)
+    assert part.shape == (1, 0)

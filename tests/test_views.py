@@ -503,3 +503,25 @@ def test_what_is_overwritten_has_a_gradient_of_zero(compiled: bool) -> None:
         (ad.compile(step) if compiled else step)(w, z)
         assert w.grad.tolist() == [0, 0, 0]  # type: ignore[union-attr]
         assert z.grad.sum().item() == 3  # type: ignore[union-attr]
+
+
+def test_strided_views_of_nothing_start_anywhere() -> None:
+    for x in (ad.zeros(2, 0), ad.zeros(2, 3), ad.zeros(2, 3)[2:]):
+        assert x.as_strided((1, 0), (1, 1), 77).shape == (1, 0)
+    with pytest.raises(RuntimeError, match="invalid storage offset -1"):
+        ad.zeros(2, 0).as_strided((1, 0), (1, 1), -1)
+    x = ad.ones(2, requires_grad=True)
+    (grad,) = ad.autograd.grad(x.as_strided((0, 3), (3, 1), 9).sum(), x)
+    assert grad.tolist() == [0, 0]
+
+
+def test_what_has_the_common_shape_is_not_broadcast_again() -> None:
+    """It stays a leaf, whose gradient a distribution's parameters are asked for."""
+    x, small = ad.ones(2, 3, requires_grad=True), ad.ones(3, requires_grad=True)
+    same, wide = ad.broadcast_tensors(x, small)
+    assert same is x
+    assert wide.shape == (2, 3)
+    normal = ad.distributions.Normal(x, ad.ones(2, 3))
+    normal.log_prob(ad.zeros(2, 3)).sum().backward()
+    assert normal.loc is x
+    assert normal.loc.grad is not None

@@ -112,6 +112,11 @@ def _collate_sequences(batch: Any, first: Sequence[Any], table: dict[Any, Any]) 
 
 def _collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
     first = batch[0]
+    if set(map(type, batch)) != {
+        Tensor
+    }:  # what a subclass makes of `stack`, sparse tensors, what is no tensor
+        _check_tensors(batch)
+        return stack(batch, 0)
     shapes = {x._array.shape for x in batch}
     if len(shapes) > 1:
         other = next(i for i, x in enumerate(batch) if x.shape != first.shape)
@@ -132,6 +137,15 @@ def _collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
     if not first.ndim:
         out[...] = [x._array for x in batch]
     return wrap(out)
+
+
+def _check_tensors(batch: Any) -> None:
+    for i, x in enumerate(batch):
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"default_collate: expected Tensor as element {i}, as element 0 is one, but got "
+                f"{type(x).__name__}. Let each example have the same types, or pass a collate_fn."
+            )
 
 
 def _collate_arrays(batch: Any, *, collate_fn_map: Any = None) -> Any:

@@ -28,14 +28,21 @@ class Fetcher:
 
     def fetch(self, indices: Any) -> Any:
         """The batch at `indices`; of a stream, the next batch of that many items."""
-        if self.dataset_iter is not None:
-            return self.collate_fn(self._next_items(indices))
+        items = None if self.dataset_iter is None else self._next_items(indices)
+        try:
+            return self.collate_fn(self._items_at(indices) if items is None else items)
+        except StopIteration as error:  # would end the epoch early, without a word
+            raise RuntimeError(
+                "DataLoader: the dataset's __getitem__ or the collate_fn raised StopIteration, at "
+                f"{indices}. Only the end of an IterableDataset ends an epoch; an iterator that a "
+                "__getitem__ reads from may have run out."
+            ) from error
+
+    def _items_at(self, indices: Any) -> Any:
         if not self.auto_collation:
-            return self.collate_fn(self.dataset[indices])
+            return self.dataset[indices]
         many = getattr(self.dataset, "__getitems__", None)
-        if callable(many):
-            return self.collate_fn(many(indices))
-        return self.collate_fn([self.dataset[i] for i in indices])
+        return many(indices) if callable(many) else [self.dataset[i] for i in indices]
 
     def _next_items(self, indices: Any) -> Any:
         if self.ended:

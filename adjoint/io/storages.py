@@ -100,6 +100,8 @@ class Stored:
         numbers = (*size, *stride, offset)
         if len(size) != len(stride) or not all(type(n) is int and n >= 0 for n in numbers):
             raise ValueError(f"size {size}, stride {stride} and offset {offset!r} make no tensor")
+        if 0 in size:  # it reads nothing, wherever it starts: a slice of an empty tensor
+            return
         room = len(self.flat) * self.dtype.itemsize
         if (offset + span(size, stride)) * dtype.itemsize > room:
             raise ValueError(f"size {size}, stride {stride}, offset {offset} exceed {room} bytes")

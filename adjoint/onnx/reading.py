@@ -61,9 +61,20 @@ def read_model(source: Any) -> tuple[Any, Path | None]:
     path = None
     if isinstance(source, bytes | bytearray | memoryview):
         data = bytes(source)
-    else:
+    elif hasattr(source, "read"):
+        data = source.read()
+        if not isinstance(data, bytes):
+            raise TypeError(
+                f"onnx.load: the file object gives {type(data).__name__}, not bytes. Open it 'rb'."
+            )
+    elif isinstance(source, str | os.PathLike):
         path = Path(source)
         data = path.read_bytes()
+    else:
+        raise TypeError(
+            "onnx.load: expected a path, a binary file, bytes or a ModelProto, received "
+            f"{type(source).__name__}"
+        )
     name = "<bytes>" if path is None else str(path)
     try:
         model = onnx.ModelProto.FromString(data)

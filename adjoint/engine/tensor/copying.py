@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.layout import is_dense
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.meta import is_meta
+from adjoint.engine.tensor.meta import META, blank, is_meta
 from adjoint.engine.tensor.storage import Storage, Window
 from adjoint.engine.tensor.tensor import Tensor, alias_noted, meta_of, wrap
 from adjoint.engine.tensor.watching import show
@@ -34,6 +36,19 @@ def rebuild(
     out = root if window is None else _show(root, *window)
     if device != "cpu":
         out = out.to(device)
+    return _finished(out, cls, requires_grad, attributes)
+
+
+def rebuild_meta(
+    cls: type[Tensor],
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: DType,
+    requires_grad: bool,
+    attributes: dict[str, Any],
+) -> Tensor:
+    """A tensor of the meta device, which has no elements to pickle."""
+    out = blank(Spec(shape, dtype, META), strides)
     return _finished(out, cls, requires_grad, attributes)
 
 
@@ -107,6 +122,9 @@ NO_DEEPCOPY = (
 
 def reduce_ex(self: Tensor, protocol: int) -> tuple[Any, ...]:
     """Pickle the storage and the window on it; what is read is a leaf, as in PyTorch."""
+    if is_meta(self):
+        about = tuple(self.shape), tuple(self.stride()), self.dtype
+        return (rebuild_meta, (type(self), *about, self._requires_grad, dict(self.__dict__)))
     if type(self._array) is Window:
         raise CaptureError("a traced tensor cannot be pickled: it has no elements")
     return (
@@ -170,11 +188,11 @@ def _copy_recorded(tensor: Tensor) -> Tensor:
 
 
 def _copy_of_meta(self: Tensor, memo: dict[int, Any]) -> Tensor:
-    out: Tensor = self.detach().clone()
+    with CONTEXT.having(grad_enabled=False):
+        out: Tensor = self.detach().clone()
     if type(self) is not Tensor:
         out = out.as_subclass(type(self))
-    memo[id(self)] = out.requires_grad_(self._requires_grad)
-    return out
+    return _with_its_own(out, self, memo)
 
 
 def shallow(self: Tensor) -> Tensor:

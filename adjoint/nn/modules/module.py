@@ -130,7 +130,9 @@ class Module(Traversal, Conversion, StateDict):
         """
         super().__init_subclass__(**kwargs)
         for name, value in list(vars(cls).items()):
-            if type(value) is FunctionType and value.__module__.startswith("adjoint.engine.ops."):
+            if type(value) is not FunctionType:
+                continue
+            if (value.__module__ or "").startswith("adjoint.engine.ops."):  # None: run by `exec`
                 setattr(cls, name, staticmethod(value))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -416,7 +416,7 @@ def _load(
     keys = IncompatibleKeys(missing, unexpected)
     for hook in tuple(module._load_state_dict_post_hooks.values()):
         if hook(module, keys) is not None:
-            raise RuntimeError(
+            raise AssertionError(  # as PyTorch does
                 "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to "
                 "return new values, if incompatible_keys need to be modified, it should be done "
                 "inplace."

@@ -123,6 +123,7 @@ def read(path: str, encoding: str) -> tuple[list[str], list[list[str]]]:
         if isinstance(error, UnicodeDecodeError) or isinstance(error.__cause__, UnicodeDecodeError):
             raise _common.not_text(path, encoding) from error
         raise FileError(str(error).removeprefix("read_csv: ")) from error
+    names = [name.strip() for name in names]  # as cells are: `a, b` has a column b
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"{path}: more than one column is called {twice[0]!r}. Rename one.")

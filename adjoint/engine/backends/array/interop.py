@@ -77,6 +77,19 @@ def _check_regular(data: Any, dim: int = 0) -> None:
                 )
 
 
+def no_such_dtype(name: str, dtype: Any) -> Exception:
+    """The error for NumPy's arrays of a type that no tensor has."""
+    if not dtype.isnative and dtype.newbyteorder("=") in DTYPE_OF:
+        return ValueError(
+            f"{name}: given numpy array has byte order different from the native byte order, "
+            f"received {dtype}. Convert it with array.astype(array.dtype.newbyteorder('='))."
+        )
+    return DTypeTypeError(
+        f"{name}: can't convert np.ndarray of type {dtype}. The supported types "
+        f"are: {', '.join(d.name for d in dt.DTYPES)}."
+    )
+
+
 def _leaf_dtypes(data: Any) -> set[DType]:
     """The dtypes of the numbers in nested sequences: Python's count as the default dtypes."""
     if isinstance(data, (list, tuple)):
@@ -88,7 +101,7 @@ def _leaf_dtypes(data: Any) -> set[DType]:
         return set().union(*map(_leaf_dtypes, data))
     if isinstance(data, (np.ndarray, np.generic)):
         if data.dtype not in DTYPE_OF:
-            raise DTypeTypeError(f"tensor: can't convert np.ndarray of type {data.dtype}")
+            raise no_such_dtype("tensor", data.dtype)
         return {DTYPE_OF[data.dtype]}
     if is_tensor(data):
         return {data.dtype}
@@ -328,10 +341,7 @@ def from_numpy(ndarray: Array) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
     if ndarray.dtype not in DTYPE_OF:
-        raise DTypeTypeError(
-            f"from_numpy: can't convert np.ndarray of type {ndarray.dtype}. The supported types "
-            f"are: {', '.join(d.name for d in dt.DTYPES)}."
-        )
+        raise no_such_dtype("from_numpy", ndarray.dtype)
     strides, size = ndarray.strides, ndarray.itemsize
     if strides and min(strides) < 0:
         raise ValueError(

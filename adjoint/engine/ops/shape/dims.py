@@ -325,7 +325,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
 
 @public()
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """Tensors expanded to their common shape.
+    """Tensors expanded to their common shape; those that have it are handed back themselves.
 
     Example:
         >>> import adjoint as ad
@@ -334,4 +334,4 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """
     many = tensors[0] if len(tensors) == 1 and not is_tensor(tensors[0]) else tensors
     shape = _broadcast_shapes("broadcast_tensors", *(tuple(x.shape) for x in many))
-    return tuple(x.expand(shape) for x in many)
+    return tuple(x if tuple(x.shape) == shape else x.expand(shape) for x in many)
