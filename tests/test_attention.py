@@ -201,6 +201,20 @@ def test_a_draw_whose_place_is_a_tensor_is_the_same_draw(keys: int) -> None:
     ad.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
 
 
+def test_a_row_of_weights_is_drawn_from_the_beginning_of_a_block() -> None:
+    """So what is drawn for a key hangs on how many blocks a row takes, not on how many keys."""
+    q, k, _ = operands()
+    more = ad.cat([k, k[..., :3, :]], -2)
+    kept = []
+    for keys in (more[..., :9, :], more[..., :12, :], more[..., :8, :]):
+        eye = ad.eye(keys.shape[-2], dtype=q.dtype).expand(*keys.shape[:-1], keys.shape[-2])
+        ad.manual_seed(5)
+        kept.append(sdpa(q, keys, eye, dropout_p=0.4) != 0)
+    nine, twelve, eight = kept
+    assert ad.equal(nine, twelve[..., :9])
+    assert not ad.equal(eight, nine[..., :8])
+
+
 def test_draws_at_other_places_are_the_same_program() -> None:
     """Where a draw begins is given to a program, not a part of it."""
     x = ad.randn(2, 2, 32, 16, requires_grad=True)  # large enough for a fragment

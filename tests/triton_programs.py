@@ -12,6 +12,7 @@ from adjoint import nn
 from adjoint.engine.core.state import late_faults as late
 from adjoint.engine.core.state.rng import default_generator_of
 from adjoint.engine.ops.nn.attention import ATTENTION
+from adjoint.engine.ops.nn.attention_rows import draw_blocks
 from adjoint.engine.ops.quantized.products import grouped_linear
 from adjoint.engine.ops.random.placed import place_tensor
 from adjoint.nn import functional as F
@@ -134,13 +135,20 @@ def dropped(q: Any, k: Any, v: Any) -> Any:
         (0.25, False, k[:, :, :39], v[:, :, :39]),
     ):
         leaves = [x.detach().requires_grad_() for x in (q, keys, values)]
-        taken = default_generator_of(q.device).draw(2 * 3 * 40 * keys.shape[-2] // 4)
+        taken = default_generator_of(q.device).draw(draw_blocks(40, (2, 3), keys.shape[-2]))
         out, _ = ATTENTION(
             *leaves, place_tensor(*taken, q.device), scale=0.25, causal=causal, safe=False,
             masked=False, dropout=p, drawn=False, placed=True,
         )  # fmt: skip
         found += [out, *ad.autograd.grad((out * out).sum(), leaves)]
-    return tuple(found)
+    seen = (ad.arange(40 * 38, device=q.device).reshape(40, 38) * 7) % 5 > 1
+    leaves = [x.detach()[:, :, :38].requires_grad_() for x in (k, v)]
+    place = place_tensor(*default_generator_of(q.device).draw(6 * 40 * 10), q.device)
+    out, _ = ATTENTION(
+        q.detach(), *leaves, seen, place, scale=0.25, causal=False, safe=True, masked=True,
+        dropout=0.4, drawn=False, placed=True,
+    )  # fmt: skip
+    return (*found, out, *ad.autograd.grad((out * out).sum(), leaves))
 
 
 def normed(x: Any) -> Any:

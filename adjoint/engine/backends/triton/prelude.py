@@ -88,18 +88,30 @@ def later_lowest(a, i, b, j):
 
 
 @triton.jit
-def four_words(seed, counter):
-    """The words of blocks of a stream, those of a block beside each other."""
-    low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
-    zeros = low * 0
-    a, b, c, d = tl.philox(seed, low, high, zeros, zeros)
-    return tl.interleave(tl.interleave(b, d), tl.interleave(a, c))
+def philox_words(seed, counter):
+    """The four words of blocks of a stream, in their order there."""
+    k0, k1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
+    c0, c1 = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
+    c2 = c0 * 0
+    c3 = c0 * 0
+    for _ in tl.static_range(10):
+        # One instruction each, where the halves of a product would be one each.
+        p = c0.to(tl.uint64) * 0xD2511F53
+        q = c2.to(tl.uint64) * 0xCD9E8D57
+        c0 = (q >> 32).to(tl.uint32) ^ c1 ^ k0
+        c2 = (p >> 32).to(tl.uint32) ^ c3 ^ k1
+        c1 = q.to(tl.uint32)
+        c3 = p.to(tl.uint32)
+        k0 = k0 + 0x9E3779B9
+        k1 = k1 + 0xBB67AE85
+    return c1, c0, c3, c2
 
 
 @triton.jit
-def one_word(seed, counter, place):
-    """One word of each block of a stream, by its place there."""
-    low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
-    zeros = low * 0
-    a, b, c, d = tl.philox(seed, low, high, zeros, zeros)
-    return tl.where(place < 2, tl.where(place == 0, b, a), tl.where(place == 2, d, c))
+def words_in_tiles(seed, counter):
+    """The words of a tile of blocks, (rows, 4 blocks), in the order in which threads have columns
+    of a product: two by two those of a block, eight columns apart; none goes to another thread."""
+    a, b, c, d = philox_words(seed, counter)
+    block = tl.join(tl.join(a, b), tl.join(c, d))
+    block = block.reshape(counter.shape[0], counter.shape[1] // 4, 4, 2, 2)
+    return tl.permute(block, (0, 1, 4, 2, 3)).reshape(counter.shape[0], counter.shape[1] * 4)

@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from numpy import ndarray
 
-from adjoint.engine.core.dtype import bool_, float32, int64
+from adjoint.engine.core.dtype import bool_, int64
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.rng import generator_for
-from adjoint.engine.ops.nn.attention_rows import NAME, How, Problem, batch_of, widened
+from adjoint.engine.ops.nn.attention_rows import (
+    NAME,
+    How,
+    Problem,
+    batch_of,
+    draw_blocks,
+    widened,
+)
 from adjoint.engine.ops.products.matmul import product
 from adjoint.engine.ops.random.placed import place_tensor
-from adjoint.engine.ops.random.random import batch_levels, blocks, draw, word_bits
+from adjoint.engine.ops.random.random import batch_levels, draw
 from adjoint.engine.ops.shape.convert import CLONE
 
 if TYPE_CHECKING:
@@ -150,11 +157,10 @@ def _dropping(query: Tensor, key: Tensor, p: float) -> list[Any]:
     _check_probability(p)
     if p == 1:
         return []
-    shape = (*batch_of(query, key), query.shape[-2], key.shape[-2])
+    batch, length, keys = batch_of(query, key), query.shape[-2], key.shape[-2]
     if batch_levels(NAME):
-        return [dropout_factors(shape, p, query)]
-    source = generator_for(NAME, None, query.device)
-    place = source.draw(blocks(math.prod(shape), word_bits("bernoulli", float32)))
+        return [dropout_factors((*batch, length, keys), p, query)]
+    place = generator_for(NAME, None, query.device).draw(draw_blocks(length, batch, keys))
     return [*place] if query.device.type == "cpu" else [place_tensor(*place, query.device)]
 
 

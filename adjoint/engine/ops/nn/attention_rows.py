@@ -10,7 +10,8 @@ Note [attention]
     In a recording, a long sequence is a loop over blocks of queries, forward and backward, so that
     the memory of a program grows with the length and not with its square. A block's factors of
     dropout are the same numbers as in the whole: rows are drawn one after another, all batches of a
-    row together, and a block takes a whole number of the stream's blocks.
+    row together, each from the beginning of one of the stream's blocks: what is left of the last
+    one of a row is not used.
 
     Where queries see no later keys, and there is nothing else to look up, a sequence is a few
     parts in a recording for the CPU, each perhaps in blocks: its queries meet only the keys up to
@@ -45,8 +46,7 @@ if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 NAME = "scaled_dot_product_attention"
-# Queries in a block: a multiple of 4, so that a block's draws begin at a block of the stream.
-ROWS = 128
+ROWS = 128  # queries in a block
 PARTS, PART = 4, 24  # of causal sequences, and the least queries of one
 LONG = 1 << 22  # scores, of all batches, from which a recording goes by blocks
 Rows = dict[str, Any]  # tensors whose last dimension but one goes along the queries
@@ -132,20 +132,26 @@ class Problem:
         if self.how.dropout == 1:
             return like.new_zeros(())
         stays = 1.0 - self.how.dropout
-        shape = (like.shape[-2], *self.batch, self.keys)
+        words = row_words(self.keys)
+        shape = (like.shape[-2], *self.batch, words)
         if self.how.placed:
-            return self.kept(rows["place"], shape, stays).movedim(0, -2).to(like.dtype) / stays
+            kept = self.within(self.kept(rows["place"], shape, stays), words)
+            return kept.movedim(0, -2).to(like.dtype) / stays
         mask = RANDOM(
             self.draw[0], begin,
             law="bernoulli", args=(stays,), shape=shape, dtype=like.dtype, device=like.device,
         )  # fmt: skip
-        return mask.movedim(0, -2) / stays
+        return self.within(mask, words).movedim(0, -2) / stays
+
+    def within(self, drawn: Tensor, words: int) -> Tensor:
+        """What was drawn for keys, of so many words of each row."""
+        return drawn if words == self.keys else drawn[..., : self.keys]
 
     def kept(self, place: Tensor, shape: tuple[int, ...], stays: float) -> Tensor:
         """Which weights of some rows stay, by the words of a draw whose place is a tensor."""
-        row_words = math.prod(self.batch) * self.keys
-        inside = place.new_arange(row_words).reshape((1, *shape[1:]))
-        first = (place * row_words).reshape((-1, *[1] * (len(shape) - 1)))
+        every = math.prod(shape[1:])
+        inside = place.new_arange(every).reshape((1, *shape[1:]))
+        first = (place * every).reshape((-1, *[1] * (len(shape) - 1)))
         return words_at(self.draw, first + inside) < math.ceil(stays * 2.0**32)
 
     def forward(self, rows: Rows, begin: Any) -> Found:
@@ -240,7 +246,7 @@ class Problem:
         """A loop over blocks of queries."""
         count, rest = divmod(self.length, ROWS)
         full = self.length - rest
-        taken = blocks(ROWS * math.prod(self.batch) * self.keys, word_bits("bernoulli", float32))
+        taken = draw_blocks(ROWS, self.batch, self.keys)
 
         def step(sums: list[Any], rows: Rows) -> tuple[list[Any], list[Any]]:
             results, more = compute(rows, begin)
@@ -359,6 +365,16 @@ def zeros_of(x: Tensor) -> Tensor:
 def widened(x: Tensor) -> Tensor:
     """In float32 where it is narrower: one rounding, at the end."""
     return x.float() if x.dtype.is_half else x
+
+
+def row_words(keys: Any) -> Any:
+    """The words of a draw that a row of weights takes: whole blocks."""
+    return -(-keys // 4) * 4
+
+
+def draw_blocks(rows: Any, batch: Sequence[Any], keys: Any) -> Any:
+    """The blocks of a stream that the weights of some rows take."""
+    return blocks(rows * math.prod(batch) * row_words(keys), word_bits("bernoulli", float32))
 
 
 def batch_of(query: Tensor, key: Tensor) -> tuple[int, ...]:

@@ -90,6 +90,12 @@ def tilings(kind: AttentionForm, which: str) -> list[Tiling]:
         BY_KEYS: [(64, 64, 4, 3, 168), (64, 64, 4, 2, 168), (32, 64, 4, 3, 128), (128, 64, 4, 2)],
         BY_QUERIES: [(64, 64, 4, 3), (128, 64, 8, 3), (64, 32, 4, 3, 96)],
     }
+    if kind.dropout:  # words of the stream take half of a thread's registers while they are made
+        table = {
+            FORWARD: [(64, 64, 4, 3, 168), (64, 32, 4, 3), (128, 64, 8, 3, 128)],
+            BY_KEYS: [(64, 64, 4, 2), (64, 64, 4, 2, 168), (32, 64, 4, 3, 168)],
+            BY_QUERIES: [(64, 64, 4, 3), (64, 64, 4, 3, 168), (64, 32, 4, 3)],
+        }
     if max(kind.wide, kind.value_wide) > 64:
         table = {
             FORWARD: [(128, 64, 8, 2), (64, 64, 4, 2), (128, 128, 8, 2)],
@@ -159,36 +165,43 @@ def batch_number(kind: AttentionForm, dims: list[int]) -> str:
     return " + ".join(known) or "batch * 0"
 
 
-def kept_weights(kind: AttentionForm, columns: int, turned: bool, start: str) -> Lines:
+def keys_of_columns(kind: AttentionForm, columns: int) -> str:
+    """Which key each column of a tile is, from its first (Note [drawn tiles])."""
+    c = f"tl.arange(0, {columns})"
+    if not kind.dropout:
+        return c
+    return f"({c} // 16 * 16 + {c} // 2 % 4 * 4 + {c} // 8 % 2 * 2 + {c} % 2)"
+
+
+def kept_weights(kind: AttentionForm, columns: int, start: str) -> Lines:
     """Which weights of a tile dropout keeps: `kept`, by the words that belong to them.
 
-    Rows are drawn one after another, all batches of a row together (Note [attention]); four words
-    that lie beside each other are one block of the stream.
+    Note [drawn tiles]
+        Rows are drawn one after another, all batches of a row together, each from a block of the
+        stream on (Note [attention]); a block is the words of four keys beside each other. What a
+        product leaves to a thread are two columns beside each other, and the two that are eight
+        further: so the columns of a tile are keys in such an order that these are a block, and each
+        thread draws what it needs. Sums over keys do not care.
     """
     if not kind.dropout:
         return []
-    lines = [f"line = row.to(tl.int64) * {prod(kind.batches)} + number"]
-    if kind.keys % 4 == 0:
-        lines += [
-            f"quarter = {start} // 4 + tl.arange(0, {columns // 4})",
-            f"counter = begin + line[:, None] * {kind.keys // 4} + quarter[None, :]",
-            "word = four_words(seed, counter)",
-        ]
-    else:
-        lines += [
-            f"index = line[:, None] * {kind.keys} + here[None, :]",
-            "word = one_word(seed, begin + (index >> 2), index & 3)",
-        ]
-    if turned:
-        lines.append("word = tl.trans(word)")
-    return [*lines, f"kept = word.to(tl.int64) < {ceil((1 - kind.dropout) * 2.0**32)}"]
+    return [
+        f"line = row.to(tl.int64) * {prod(kind.batches)} + number",
+        f"block = {start} // 4 + tl.arange(0, {columns // 4})",
+        f"counter = begin + line[:, None] * {-(-kind.keys // 4)} + block[None, :]",
+        f"kept = words_in_tiles(seed, counter) < {ceil((1 - kind.dropout) * 2.0**32)}",
+    ]
 
 
-def dropped(kind: AttentionForm, name: str, result: str = "") -> Lines:
-    """A tile of weights, or of their cotangents, by the factors of dropout."""
+def change_of_scores(kind: AttentionForm, turned: bool) -> str:
+    """The cotangents of a tile of scores but for the weights: those of kept weights, less shifts.
+
+    Factors of dropout that are the same for all are left to what is summed.
+    """
+    shift = "shift[None, :]" if turned else "shift[:, None]"
     if not kind.dropout:
-        return []
-    return [f"{result or name} = tl.where(kept, {name} * {1 / (1 - kind.dropout)!r}, 0.0)"]
+        return f"(dp - {shift})"
+    return f"tl.where(kept, dp * {1 / (1 - kind.dropout)!r} - {shift}, -{shift})"
 
 
 def hinted(pointer: str, x: Operand) -> str:
@@ -270,7 +283,7 @@ def forward(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
     def body(masked: bool) -> Lines:
         limit = more if masked else None
         lines = [
-            f"here = base + tl.arange(0, {columns})",
+            f"here = base + {keys_of_columns(kind, columns)}",
             f"key = {tile(x['k'], 'here', 'e', kind.size, limit, turned=True)}",
             f"s = tl.dot(query, key{exact}){factor}",
             *masked_scores(kind, x.get("m"), turned=False),
@@ -289,8 +302,8 @@ def forward(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
             f"p = tl.exp2(s{unit} - base_of[:, None])",
             "shrink = tl.exp2(top - base_of)",
             "total = total * shrink + tl.sum(p, 1)",
-            *kept_weights(kind, columns, turned=False, start="base"),
-            *dropped(kind, "p"),
+            *kept_weights(kind, columns, "base"),
+            *(["p = tl.where(kept, p, 0.0)"] if kind.dropout else []),
             f"value = {tile(x['v'], 'here', 'f', kind.value_size, limit)}",
             f"out = tl.dot(p.to(tl.{kind.dtype}), value, out * shrink[:, None]{exact})",
             "top = higher",
@@ -308,6 +321,7 @@ def forward(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
         *(f"    {line}" for line in ranges_of(kind, x, rows)),
         *blocks_of_keys(kind, rows, columns, body),
         "    shown = tl.where(total == 0, 1.0, total)" if kind.gappy else "    shown = total",
+        *([f"    shown *= {1 - kind.dropout!r}"] if kind.dropout else []),
         *put(x["o"], "(out / shown[:, None])", "row", "f", kind.value_size, tail),
         f"    lse = (top + tl.log2(total)) * {1 / LOG2E!r}",
         f"    tl.store(l + row * {x['l'].strides[-2]}, lse{row_mask(kind, rows)})",
@@ -392,32 +406,40 @@ def row_statistics(kind: AttentionForm, x: dict[str, Operand], rows: int) -> Lin
 def by_keys(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str:
     """Gradients of keys and values: a program for each tile of keys; q k v l g t [m] [d1] [d2].
 
-    Scores are turned, keys down and queries along, as the products that follow want them.
+    Scores are turned, keys down and queries along, as the products that follow want them, unless
+    weights are drawn (Note [drawn tiles]): then what follows is turned.
     """
     rows, columns, exact, dtype = tiling.rows, tiling.columns, kind.exact, kind.dtype
     x = named(operands)
     tail, more = beyond(kind.queries, rows), beyond(kind.keys, columns)
 
+    # Of weights that are drawn each thread has what it needs if keys are along, not down.
+    turned = not kind.dropout
+    scores = "tl.dot(key, query" if turned else "tl.dot(query, tl.trans(key)"
+    totals = "tl.dot(value, tl.trans(grad)" if turned else "tl.dot(grad, tl.trans(value)"
+    grows = "tl.dot({0}, {1}" if turned else "tl.dot(tl.trans({1}), {0}"
+    sums = "({0}, {1})" if turned else "({1}, {0})"
+
     def body(masked: bool) -> Lines:
         lines = [
             f"row = base + tl.arange(0, {rows})",
-            f"query = {tile(x['q'], 'row', 'e', kind.size, tail, turned=True)}",
+            f"query = {tile(x['q'], 'row', 'e', kind.size, tail, turned=turned)}",
             *row_statistics(kind, x, rows),
-            f"s = tl.dot(key, query{exact}) * {kind.factor!r}",
-            *weights(kind, x, masked, turned=True),
+            f"s = {scores}{exact}) * {kind.factor!r}",
+            *weights(kind, x, masked, turned=turned),
             f"grad = {tile(x['g'], 'row', 'f', kind.value_size, tail)}.to(tl.{dtype})",
-            *kept_weights(kind, columns, turned=True, start="start"),
+            *kept_weights(kind, columns, "start"),
         ]
-        seen = "seen" if kind.dropout else "p"
         if "d2" in x:
-            lines += dropped(kind, "p", seen)
-            lines.append(f"dv = tl.dot({seen}.to(tl.{dtype}), grad, dv{exact})")
+            seen = "tl.where(kept, p, 0.0)" if kind.dropout else "p"
+            product = grows.format(f"{seen}.to(tl.{dtype})", "grad")
+            lines.append(f"dv = {product}, dv{exact})")
         if "d1" in x:
+            product = grows.format("ds", "tl.trans(query)" if turned else "query")
             lines += [
-                f"dp = tl.dot(value, tl.trans(grad){exact})",
-                *dropped(kind, "dp"),
-                f"ds = (p * (dp - shift[None, :])).to(tl.{dtype})",
-                f"dk = tl.dot(ds, tl.trans(query), dk{exact})",
+                f"dp = {totals}{exact})",
+                f"ds = (p * {change_of_scores(kind, turned)}).to(tl.{dtype})",
+                f"dk = {product}, dk{exact})",
             ]
         return lines
 
@@ -445,17 +467,25 @@ def by_keys(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
     lines = [
         *head(kind, operands, -(-kind.keys // columns), shared=True),
         f"    start = tl.program_id(0) % {-(-kind.keys // columns)} * {columns}",
-        f"    here = start + tl.arange(0, {columns})",
+        f"    here = start + {keys_of_columns(kind, columns)}",
         f"    key = {tile(x['k'], 'here', 'e', kind.size, more)}",
         f"    value = {tile(x['v'], 'here', 'f', kind.value_size, more)}",
-        f"    dk = tl.full(({columns}, {kind.wide}), 0, tl.float32)",
-        f"    dv = tl.full(({columns}, {kind.value_wide}), 0, tl.float32)",
+        f"    dk = tl.full({sums.format(columns, kind.wide)}, 0, tl.float32)",
+        f"    dv = tl.full({sums.format(columns, kind.value_wide)}, 0, tl.float32)",
         *loops,
     ]
-    if "d1" in x:
-        lines += put(x["d1"], f"(dk * {kind.scale!r})", "here", "e", kind.size, more)
-    if "d2" in x:
-        lines += put(x["d2"], "dv", "here", "f", kind.value_size, more)
+    for name, value, along, size in (
+        ("d1", f"(dk * {kind.scale!r})", "e", kind.size),
+        (
+            "d2",
+            f"(dv * {1 / (1 - kind.dropout)!r})" if kind.dropout else "dv",
+            "f",
+            kind.value_size,
+        ),
+    ):
+        if name in x:
+            shown = value if turned else f"tl.trans({value})"
+            lines += put(x[name], shown, "here", along, size, more)
     return "\n".join(lines) + "\n"
 
 
@@ -479,15 +509,14 @@ def by_queries(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> 
     def body(masked: bool) -> Lines:
         limit = more if masked else None
         return [
-            f"here = base + tl.arange(0, {columns})",
+            f"here = base + {keys_of_columns(kind, columns)}",
             f"key = {tile(x['k'], 'here', 'e', kind.size, limit, turned=True)}",
             f"value = {tile(x['v'], 'here', 'f', kind.value_size, limit, turned=True)}",
             f"s = tl.dot(query, key{exact}) * {kind.factor!r}",
             *weights(kind, x, masked, turned=False),
             f"dp = tl.dot(grad, value{exact})",
-            *kept_weights(kind, columns, turned=False, start="base"),
-            *dropped(kind, "dp"),
-            f"ds = (p * (dp - shift[:, None])).to(tl.{dtype})",
+            *kept_weights(kind, columns, "base"),
+            f"ds = (p * {change_of_scores(kind, turned=False)}).to(tl.{dtype})",
             f"dq = tl.dot(ds, tl.trans(key), dq{exact})",
         ]
 

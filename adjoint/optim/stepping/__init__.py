@@ -1,1 +1,0 @@
-"""How a step runs its rule: for one parameter, for many at once, or as a compiled program."""
