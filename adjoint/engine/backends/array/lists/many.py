@@ -115,7 +115,8 @@ def update_many(
     >>> xs
     [tensor([2., 2.]), tensor([1.])]
     """
-    together, alone = [], list(range(len(targets)))
+    together: list[list[int]] = []
+    alone = list(range(len(targets)))
     if not all(type(target._array) is ndarray for target in targets):
         together, alone = bundles(targets, *others)
     if together and not _independent(targets, [*others, reads]):
