@@ -82,6 +82,30 @@ def pytest_runtestloop() -> None:
 atexit.register(gc.unfreeze)
 
 
+class Survivors:
+    """What tests leave loaded, which every test that looks for garbage would look through again."""
+
+    MANY = 50_000
+    looked = False  # whether all was looked through since the last test
+
+    @classmethod
+    def note(cls, phase: str, about: dict[str, int]) -> None:
+        cls.looked |= about["generation"] == 2
+
+    @classmethod
+    def settle(cls) -> None:
+        """Between tests: what is still there stays until the end."""
+        if cls.looked:
+            cls.looked = False
+            if len(gc.get_objects(generation=2)) > cls.MANY:
+                gc.collect()
+                gc.freeze()
+                cls.looked = False
+
+
+gc.callbacks.append(Survivors.note)
+
+
 def _left_out(config: pytest.Config) -> frozenset[str]:
     """The marks of tests that -m leaves out, where it says no more than that."""
     terms = [term.split() for term in str(config.option.markexpr).split(" and ")]
@@ -164,6 +188,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 @pytest.fixture(autouse=True)
 def _alone() -> None:
     """A test draws what it draws alone, and what runs otherwise when met often was never met."""
+    Survivors.settle()
     seed_all()
     executor._drawn.clear()
     HOOKS.straight.forget()

@@ -15,7 +15,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.triton.runtime import compile as made
 from adjoint.nn import functional as F
-from adjoint.optim import on_device
+from adjoint.optim.stepping import on_device
 
 pytestmark = pytest.mark.cuda
 MIB = 1 << 20

@@ -13,7 +13,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.optim.optimizer import register_optimizer_step_post_hook
-from adjoint.optim.options import OPTIONS
+from adjoint.optim.stepping.options import OPTIONS
 from tests.samples.optimizers import APART, ROWS, first_rows
 
 

@@ -83,8 +83,24 @@ def bits(x: Any) -> Any:
     return x.detach().contiguous().reshape(-1).view(ad.uint8).numpy().tobytes()
 
 
-@pytest.mark.parametrize("foreach", [None, True])
-@pytest.mark.parametrize("row", TOGETHER, ids=ident)
+def asked_for() -> list[Any]:
+    """Each row as it is by default; what is asked for in words is the same: of each kind one row."""
+    kinds = [kind for kind, _ in TOGETHER]
+    return [
+        pytest.param(
+            row,
+            foreach,
+            id=f"{ident(row)}-{foreach}",
+            marks=pytest.mark.slow
+            if foreach and row[0] in kinds[:n] and not ad.is_tensor(row[1].get("lr"))
+            else (),
+        )
+        for foreach in (None, True)
+        for n, row in enumerate(TOGETHER)
+    ]
+
+
+@pytest.mark.parametrize(("row", "foreach"), asked_for())
 def test_same_bits_as_one_by_one(row: Row, foreach: bool | None) -> None:
     kind, options = row
     if foreach and ad.is_tensor(options.get("lr")):

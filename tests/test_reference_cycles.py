@@ -95,9 +95,8 @@ def collecting_by_hand() -> Iterator[None]:
     enabled = gc.isenabled()
     gc.disable()
     gc.collect()
-    gc.freeze()  # what was there before is not looked at, which would take long
+    gc.freeze()  # what was there before is not looked at, here and later: it would take long
     yield
-    gc.unfreeze()
     if enabled:
         gc.enable()
 

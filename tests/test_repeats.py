@@ -12,8 +12,8 @@ import adjoint as ad
 from adjoint import nn, optim
 from adjoint.engine.backends.array.lists.many import for_each
 from adjoint.graph import capture
-from adjoint.optim import rules
-from adjoint.optim.rules import OWN, RuleOptimizer
+from adjoint.optim.stepping import rules
+from adjoint.optim.stepping.rules import OWN, RuleOptimizer
 
 Rule = Callable[..., Any]
 

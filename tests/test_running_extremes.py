@@ -35,12 +35,11 @@ def numbers(kind: str, dtype: str, shape: tuple[int, int]) -> ad.Tensor:
 def running(rows: Any, largest: bool) -> tuple[Any, Any]:
     """Of each row the extremes so far and where they are: the last of equal ones, or a NaN."""
     values, at = rows.copy(), np.zeros(rows.shape, np.int64)
-    for row, best, place in zip(rows, values, at, strict=True):
-        k = 0
-        for i, x in enumerate(row):
-            if np.isnan(x) or (x >= row[k] if largest else x <= row[k]):
-                k = i
-            best[i], place[i] = row[k], k
+    best, place = rows[:, 0], at[:, 0]
+    for i, x in enumerate(rows.T):
+        taken = np.isnan(x) | (x >= best if largest else x <= best)
+        best, place = np.where(taken, x, best), np.where(taken, i, place)
+        values[:, i], at[:, i] = best, place
     return values, at
 
 

@@ -16,7 +16,7 @@ from adjoint.engine.core.operations import large
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.graph.eager import recorded_updates, updates
 from adjoint.engine.graph.eager.updates import UPDATES
-from adjoint.optim import large_parameters
+from adjoint.optim.stepping import large_parameters
 from adjoint.profiler import profile
 from tests.compiling_anew import recorded_anew
 
@@ -155,7 +155,7 @@ def test_only_rules_of_the_package_are_found(
     assert len(called) == 3 * 5  # parameters and steps
 
 
-@pytest.mark.parametrize("place", ["optim.adam:decay", "optim.terms:is_tensor"])
+@pytest.mark.parametrize("place", ["optim.adam:decay", "optim.stepping.terms:is_tensor"])
 def test_rules_that_call_functions_of_others_have_no_name(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.late_faults import BOARDS, Board, settle
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.core.tree import flatten
-from adjoint.optim.hooks import BEFORE_EVERY_STEP
+from adjoint.optim.stepping.hooks import BEFORE_EVERY_STEP
 
 __all__ = [
     "CUDAGraph",

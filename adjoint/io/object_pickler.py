@@ -23,7 +23,7 @@ from adjoint.io.pickler import Global, Persistent
 from adjoint.io.running import find
 
 # Dicts of Adjoint's that are plain ones in PyTorch's files.
-AS_DICTS = frozenset({"adjoint.optim.groups.ParamGroup"})
+AS_DICTS = frozenset({"adjoint.optim.stepping.groups.ParamGroup"})
 Reduced = tuple[str, tuple[Any, ...]]
 PythonPickler: Any = pickle._Pickler  # what it consists of is not in Python's stubs
 

@@ -8,13 +8,13 @@ from adjoint.optim.adam import adam as adam
 from adjoint.optim.adamax import adamax as adamax
 from adjoint.optim.adamw import adamw as adamw
 from adjoint.optim.asgd import asgd as asgd
-from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.nadam import nadam as nadam
 from adjoint.optim.radam import radam as radam
 from adjoint.optim.rmsprop import rmsprop as rmsprop
 from adjoint.optim.rprop import rprop as rprop
 from adjoint.optim.sgd import sgd as sgd
 from adjoint.optim.sparse_adam import SparseAdam
+from adjoint.optim.stepping.functional_forms import Tensors, run
 
 
 def sparse_adam(

@@ -10,12 +10,12 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.elementwise.bounds import minimum
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.functional_forms import Tensors, run
-from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
-from adjoint.optim.options import OPTIONS, Option, checked, not_negative
-from adjoint.optim.rules import RuleOptimizer, own_rule
-from adjoint.optim.scalars import advance, compute, new_counter, scalar
+from adjoint.optim.stepping.functional_forms import Tensors, run
+from adjoint.optim.stepping.groups import ParamGroup
+from adjoint.optim.stepping.options import OPTIONS, Option, checked, not_negative
+from adjoint.optim.stepping.rules import RuleOptimizer, own_rule
+from adjoint.optim.stepping.scalars import advance, compute, new_counter, scalar
 
 OWN = {
     **OPTIONS,

@@ -6,9 +6,9 @@ from typing import Any
 
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.adam import Adam, adam
-from adjoint.optim.functional_forms import Tensors
 from adjoint.optim.optimizer import ParamsT
-from adjoint.optim.rules import own_rule
+from adjoint.optim.stepping.functional_forms import Tensors
+from adjoint.optim.stepping.rules import own_rule
 
 
 @own_rule

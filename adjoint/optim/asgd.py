@@ -9,13 +9,20 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import ones, zeros_like
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.functional_forms import Tensors, run
-from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
-from adjoint.optim.options import OPTIONS, Option, checked
-from adjoint.optim.rules import RuleOptimizer, own_rule
-from adjoint.optim.scalars import advance, compute, counter_dtype, new_counter, number_in, scalar
-from adjoint.optim.terms import decay
+from adjoint.optim.stepping.functional_forms import Tensors, run
+from adjoint.optim.stepping.groups import ParamGroup
+from adjoint.optim.stepping.options import OPTIONS, Option, checked
+from adjoint.optim.stepping.rules import RuleOptimizer, own_rule
+from adjoint.optim.stepping.scalars import (
+    advance,
+    compute,
+    counter_dtype,
+    new_counter,
+    number_in,
+    scalar,
+)
+from adjoint.optim.stepping.terms import decay
 
 OWN = {**OPTIONS, "alpha": Option()}  # a power here
 

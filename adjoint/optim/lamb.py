@@ -7,12 +7,12 @@ from typing import Any
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
-from adjoint.optim.options import checked
-from adjoint.optim.rules import RuleOptimizer, own_rule
-from adjoint.optim.scalars import advance, move, new_counter, scalar
-from adjoint.optim.terms import average, average_square
+from adjoint.optim.stepping.groups import ParamGroup
+from adjoint.optim.stepping.options import checked
+from adjoint.optim.stepping.rules import RuleOptimizer, own_rule
+from adjoint.optim.stepping.scalars import advance, move, new_counter, scalar
+from adjoint.optim.stepping.terms import average, average_square
 
 
 @own_rule

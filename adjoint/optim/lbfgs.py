@@ -13,8 +13,8 @@ from adjoint.engine.ops.shape.reinterpret import view_as_real
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.line_search import LinePoint, StrongWolfe
 from adjoint.optim.optimizer import Closure, Optimizer, ParamsT
-from adjoint.optim.options import checked
-from adjoint.optim.scalars import scalar
+from adjoint.optim.stepping.options import checked
+from adjoint.optim.stepping.scalars import scalar
 
 
 class LBFGS(Optimizer):

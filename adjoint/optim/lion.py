@@ -6,12 +6,12 @@ from typing import Any
 
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
-from adjoint.optim.options import checked
-from adjoint.optim.rules import RuleOptimizer, own_rule
-from adjoint.optim.scalars import move, scalar
-from adjoint.optim.terms import average, decay
+from adjoint.optim.stepping.groups import ParamGroup
+from adjoint.optim.stepping.options import checked
+from adjoint.optim.stepping.rules import RuleOptimizer, own_rule
+from adjoint.optim.stepping.scalars import move, scalar
+from adjoint.optim.stepping.terms import average, decay
 
 
 @own_rule

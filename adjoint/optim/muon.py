@@ -9,13 +9,13 @@ from adjoint.engine.core.errors import DTypeError, ShapeValueError
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.products.derived_products import addmm
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.functional_forms import Tensors, run
-from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
-from adjoint.optim.options import OPTIONS, Option, checked, not_negative
-from adjoint.optim.rules import RuleOptimizer, own_rule
-from adjoint.optim.scalars import move, scalar
-from adjoint.optim.terms import average
+from adjoint.optim.stepping.functional_forms import Tensors, run
+from adjoint.optim.stepping.groups import ParamGroup
+from adjoint.optim.stepping.options import OPTIONS, Option, checked, not_negative
+from adjoint.optim.stepping.rules import RuleOptimizer, own_rule
+from adjoint.optim.stepping.scalars import move, scalar
+from adjoint.optim.stepping.terms import average
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # steepest at zero; singular values end in about 0.7-1.2
 ADJUSTMENTS = ("original", "match_rms_adamw")

@@ -6,12 +6,12 @@ from typing import Any
 
 from adjoint.engine.ops.create.creation import ones, zeros_like
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.functional_forms import Tensors, run
-from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
-from adjoint.optim.options import checked
-from adjoint.optim.rules import RuleOptimizer, own_rule
-from adjoint.optim.scalars import (
+from adjoint.optim.stepping.functional_forms import Tensors, run
+from adjoint.optim.stepping.groups import ParamGroup
+from adjoint.optim.stepping.options import checked
+from adjoint.optim.stepping.rules import RuleOptimizer, own_rule
+from adjoint.optim.stepping.scalars import (
     advance,
     counter_dtype,
     move_quotient,
@@ -19,7 +19,7 @@ from adjoint.optim.scalars import (
     number_in,
     scalar,
 )
-from adjoint.optim.terms import average, average_square, decay
+from adjoint.optim.stepping.terms import average, average_square, decay
 
 
 @own_rule

@@ -17,12 +17,14 @@ from adjoint.engine.core.ownership import REPLACED
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS, stage
 from adjoint.engine.tensor.tensor import PLAIN, Tensor
-from adjoint.optim.groups import ParamGroup
-from adjoint.optim.hooks import AFTER_EVERY_STEP, BEFORE_EVERY_STEP, Table, register
-from adjoint.optim.hooks import (
+from adjoint.optim.stepping.groups import ParamGroup
+from adjoint.optim.stepping.hooks import AFTER_EVERY_STEP, BEFORE_EVERY_STEP, Table, register
+from adjoint.optim.stepping.hooks import (
     register_optimizer_step_post_hook as register_optimizer_step_post_hook,
 )
-from adjoint.optim.hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
+from adjoint.optim.stepping.hooks import (
+    register_optimizer_step_pre_hook as register_optimizer_step_pre_hook,
+)
 from adjoint.optim.written_elsewhere import _capturable_doc as _capturable_doc
 from adjoint.optim.written_elsewhere import _differentiable_doc as _differentiable_doc
 from adjoint.optim.written_elsewhere import (

@@ -6,13 +6,13 @@ from typing import Any
 
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.functional_forms import Tensors, run
-from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
-from adjoint.optim.options import checked
-from adjoint.optim.rules import RuleOptimizer, own_rule
-from adjoint.optim.scalars import advance, move, move_quotient, new_counter, scalar
-from adjoint.optim.terms import average, average_square, decay
+from adjoint.optim.stepping.functional_forms import Tensors, run
+from adjoint.optim.stepping.groups import ParamGroup
+from adjoint.optim.stepping.options import checked
+from adjoint.optim.stepping.rules import RuleOptimizer, own_rule
+from adjoint.optim.stepping.scalars import advance, move, move_quotient, new_counter, scalar
+from adjoint.optim.stepping.terms import average, average_square, decay
 
 
 @own_rule

@@ -8,12 +8,12 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import empty_like
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.functional_forms import Tensors, run
-from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
-from adjoint.optim.options import checked
-from adjoint.optim.rules import RuleOptimizer, own_rule
-from adjoint.optim.scalars import move, scalar
+from adjoint.optim.stepping.functional_forms import Tensors, run
+from adjoint.optim.stepping.groups import ParamGroup
+from adjoint.optim.stepping.options import checked
+from adjoint.optim.stepping.rules import RuleOptimizer, own_rule
+from adjoint.optim.stepping.scalars import move, scalar
 
 
 @own_rule

@@ -8,11 +8,11 @@ from typing import Any
 from adjoint.engine.core.errors import DTypeValueError
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
-from adjoint.optim.options import OPTIONS, Option, checked
-from adjoint.optim.rules import RuleOptimizer, own_rule
-from adjoint.optim.scalars import scalar
+from adjoint.optim.stepping.groups import ParamGroup
+from adjoint.optim.stepping.options import OPTIONS, Option, checked
+from adjoint.optim.stepping.rules import RuleOptimizer, own_rule
+from adjoint.optim.stepping.scalars import scalar
 
 # PyTorch's SparseAdam refuses zeros that its Adam takes.
 OWN = {

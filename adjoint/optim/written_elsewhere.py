@@ -12,8 +12,8 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.ops.shape.reinterpret import view_as_real
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.scalars import counter_dtype
-from adjoint.optim.scalars import scalar as _to_scalar
+from adjoint.optim.stepping.scalars import counter_dtype
+from adjoint.optim.stepping.scalars import scalar as _to_scalar
 
 __all__ = ["_to_scalar"]
 

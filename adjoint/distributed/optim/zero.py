@@ -12,9 +12,9 @@ from adjoint.distributed.communication.objects import gathered
 from adjoint.distributed.groups.group import resolve
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.groups import ParamGroup
 from adjoint.optim.lbfgs import LBFGS
 from adjoint.optim.optimizer import Optimizer
+from adjoint.optim.stepping.groups import ParamGroup
 
 
 class ZeroRedundancyOptimizer(Optimizer, Joinable):

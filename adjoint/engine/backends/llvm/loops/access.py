@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
+from adjoint.engine.backends.llvm.ir.machine import machine
 from adjoint.engine.backends.llvm.ir.masked import masked_load, masked_store
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.registers.elementwise import from_memory, to_memory
 from adjoint.engine.backends.registers.operations import KIND
-from adjoint.engine.backends.registers.vector import Code, V, any_of, select, type_text
+from adjoint.engine.backends.registers.vector import Code, V, any_of, select, type_text, width
 from adjoint.engine.compiler.loops.ir import Form
 from adjoint.engine.core.dtype import named
 
+LINE = 64  # bytes of the cache's lines
 _ALIGNMENT = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "u16": 2, "i16": 2}
 
 
@@ -23,6 +25,7 @@ class Access:
         self.word: dict[tuple[str, int, int], str] = {}
         self.base: dict[int, str] = {}
         self.mask: V | None = None  # lanes that there are, while the last ones are written
+        self.later: dict[int, str] = {}  # indices of what is asked for (Note [lines ahead])
 
     def address(self, r: int, where: dict[int, str]) -> str:
         """A reference's address (or, for a coordinate, value) after the given indices."""
@@ -72,6 +75,7 @@ class Access:
         if across == 1:
             wide = type_text(kind, lanes)
             elements = code.value(code.let(f"load {wide}, ptr {at}, align {align}"), kind, lanes)
+            self.ask(r, where, elements, written=False)
             return widen(elements, name)
         wide = type_text(kind, lanes)
         if across == 3:
@@ -183,6 +187,7 @@ class Access:
             masked_store(self.turned(self.mask), given, last, align)
             return
         if value.lanes == 1 or classes[self.vector] == 1:
+            self.ask(r, where, value, written=True)
             lines.append(f"store {value.type} {value.ref}, ptr {at}, align {align}")
             return
         if classes[self.vector] == 0:  # only where there are no elements: the loop never runs
@@ -198,6 +203,24 @@ class Access:
             here = let(f"getelementptr {element}, ptr {at}, i64 {step}")
             one = let(f"extractelement {value.type} {value.ref}, i64 {k}")
             lines.append(f"store {element} {one}, ptr {here}, align {align}")
+
+    def ask(self, r: int, where: dict[int, str], value: V, *, written: bool) -> None:
+        """Ask for the line that is wanted where `later` says; it need not exist.
+
+        Note [lines ahead]
+            A write waits for its line where the cache has it not, and those behind it wait with it.
+            Sums in memory that are written in between are half of those that wait: then only half
+            as many lines come at once, and all takes three times as long. So who writes both asks
+            for lines before. Where registers are as wide as a line, that is an instruction for
+            each; elsewhere it was not measured.
+        """
+        if self.later and value.lanes * width(value.kind) == machine().bits == 8 * LINE:
+            code = self.code
+            code.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+            later = self.pointer(r, {**where, **self.later})
+            code.lines.append(
+                f"call void @llvm.prefetch.p0(ptr {later}, i32 {int(written)}, i32 3, i32 1)"
+            )
 
     def coordinate(self, r: int, where: dict[int, str], lanes: int, kind: str = "i64") -> V:
         """The value of a reference without a buffer; `kind` is what holds it."""

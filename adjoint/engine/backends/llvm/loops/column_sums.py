@@ -184,15 +184,19 @@ class ColumnSums:
         pointers = self.at(self.parts, start, c)
         parts = [self.kept(p, kind, width) for p, kind in zip(pointers, self.kinds, strict=True)]
         zeros = [self.code.const(-0.0, kind, width) for kind in self.kinds]  # x is x + -0.0
+        access = emitter.access
         for first in range(0, len(rows), TOGETHER):
             added = []
             for r in rows[first : first + TOGETHER]:
                 here = {**where, self.form.outer: r}
+                if stored:
+                    access.later = {self.form.outer: self.code.let(f"add i64 {r}, {len(rows)}")}
                 added.append(emitter.turn(env, here, width, 0, stored, self.sums, zeros))
             while len(added) > 1:
                 pairs = zip(added[::2], added[1::2], strict=True)
                 added = [list(map(combine_sums, x, y)) for x, y in pairs]
             parts = list(map(combine_sums, parts, added[0]))
+        access.later = {}
         for pointer, part in zip(pointers, parts, strict=True):
             self.keep(pointer, part)
 

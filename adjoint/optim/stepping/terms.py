@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.groups import ParamGroup
+from adjoint.optim.stepping.groups import ParamGroup
 
 
 def decay(p: Tensor, grad: Tensor, lr: Any, group: ParamGroup) -> Tensor:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import Any
 
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.rules import RuleOptimizer
+from adjoint.optim.stepping.rules import RuleOptimizer
 
 Tensors = list[Tensor]
 States = dict[str, list[Any]]  # by the names that the optimizer's state has

@@ -10,7 +10,7 @@ from typing import Any
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar, is_host
-from adjoint.optim.options import CONSTANT
+from adjoint.optim.stepping.options import CONSTANT
 
 
 def _is_one_number(key: Any, value: Any) -> bool:

@@ -22,7 +22,7 @@ from adjoint.engine.core.state import switches
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.graph.eager.images import same_steps
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.large_parameters import LargeParameters, State
+from adjoint.optim.stepping.large_parameters import LargeParameters, State
 
 _array_of = attrgetter("_array")
 

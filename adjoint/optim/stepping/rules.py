@@ -12,12 +12,12 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import full
 from adjoint.engine.ops.shape.reinterpret import view_as_complex, view_as_real
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.groups import ParamGroup
-from adjoint.optim.large_parameters import LargeParameters
-from adjoint.optim.on_device import are_on_device, update_together
 from adjoint.optim.optimizer import Closure, Optimizer, _use_grad_for_differentiable
-from adjoint.optim.scalars import counter_dtype
-from adjoint.optim.together import NO_STATE, Plans
+from adjoint.optim.stepping.groups import ParamGroup
+from adjoint.optim.stepping.large_parameters import LargeParameters
+from adjoint.optim.stepping.on_device import are_on_device, update_together
+from adjoint.optim.stepping.scalars import counter_dtype
+from adjoint.optim.stepping.together import NO_STATE, Plans
 
 # Classes whose rules are the package's, and pure, with the rule of each as it was stated.
 OWN: dict[type, Any] = {}

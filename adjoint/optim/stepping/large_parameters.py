@@ -24,17 +24,18 @@ from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.engine.tensor.watching import doubt
-from adjoint.optim.groups import ParamGroup, is_number
+from adjoint.optim.stepping.groups import ParamGroup, is_number
 
 State = dict[str, Any]
 Rule = Callable[[Tensor, Tensor, State, Any], None]
-FOLDER = __name__.rpartition(".")[0] + "."
-RUNNING = frozenset({f"{FOLDER}rules", f"{FOLDER}optimizer"})  # what runs rules and states none
+FOLDER = __name__.rsplit(".", 2)[0] + "."  # of all optimizers
+# What runs rules and states none.
+RUNNING = frozenset({f"{FOLDER}stepping.rules", f"{FOLDER}optimizer"})
 KNOWN = frozenset({__name__.partition(".")[0], "numpy"})  # besides Python's own
 
 
 def is_of_this_package(owner: type) -> bool:
-    """Whether an optimizer and all that its class can do is what the files of this folder say."""
+    """Whether an optimizer and all that its class can do is what files of `optim` say."""
     module = sys.modules.get(owner.__module__)
     if getattr(module, owner.__qualname__, None) is not owner:
         return False
@@ -85,9 +86,10 @@ def names_in(code: CodeType) -> Iterator[str]:
 
 @cache
 def code_of_rules() -> str:
-    """A digest of this folder's files, which the engine's programs are not named by."""
+    """A digest of the files of `optim`, which the engine's programs are not named by."""
     code = brought("adjoint.engine.backends.disk.package_code")
-    digest: str = code.digest_of(os.path.dirname(os.path.dirname(__file__)), ["optim"])
+    optim = os.path.dirname(os.path.dirname(__file__))
+    digest: str = code.digest_of(os.path.dirname(optim), [os.path.basename(optim)])
     return digest
 
 
@@ -104,7 +106,7 @@ class LargeParameters:
             k: len(v) if isinstance(v, tuple) else None for k, v in group.items() if is_number(k, v)
         }
         self.numbers: list[float] = []
-        self.remembered: Any = None  # of parameters on a GPU (`optim/on_device.py`)
+        self.remembered: Any = None  # of parameters on a GPU (`optim/stepping/on_device.py`)
         self.key: Any = None  # None: for any parameter the rule runs as it is
         if not any(map(is_tensor, flatten(self.options)[0])):
             try:

@@ -1,0 +1,1 @@
+"""How a step runs its rule: for one parameter, for many at once, or as a compiled program."""
