@@ -20,7 +20,7 @@ T_co = TypeVar("T_co", covariant=True)
 _FIXED = frozenset("batch_size batch_sampler sampler drop_last dataset persistent_workers".split())
 
 
-class Items(Protocol[T_co]):
+class Indexed(Protocol[T_co]):
     """Whatever has items by number: a list, or a class with `__getitem__`."""
 
     def __getitem__(self, index: int, /) -> T_co: ...
@@ -63,7 +63,7 @@ class DataLoader(Generic[T_co]):
 
     def __init__(
         self,
-        dataset: Dataset[T_co] | Items[T_co],
+        dataset: Dataset[T_co] | Indexed[T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
