@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import pickle
 import random
+import sys
 import threading
 import warnings
 from collections import deque
@@ -661,6 +662,23 @@ def test_concurrent_steps_are_all_carried_out() -> None:
     in_threads(lambda i: [add(ad.ones(3)) for _ in range(20)])
     same(total, ad.full((3,), 80.0))
     assert add.traces == 1
+
+
+def test_what_concurrent_first_calls_replace_is_read_under_their_lock() -> None:
+    held = {"total": ad.zeros(1)}
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for turn in range(1, 5):
+
+            @ad.compile
+            def add(x: Any) -> None:
+                held["total"] = held["total"] + x
+
+            in_threads(lambda i, add=add: [add(ad.ones(1)) for _ in range(50)], 5)
+            assert held["total"].item() == turn * 250
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_recording_in_one_thread_leaves_another_alone() -> None:

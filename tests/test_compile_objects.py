@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -89,6 +90,33 @@ def modules_imported_by_name(wrap: Wrap) -> Any:
             return x
 
     return wrap(f)(ad.ones(1))[1]
+
+
+@row
+def methods_of_copied_objects(wrap: Wrap) -> Any:
+    class Counter:
+        def __init__(self) -> None:
+            self.n, self.seen = 0.0, 0
+
+        def count(self, x: Any) -> Any:
+            self.n += 1
+            return x * self.n
+
+        def look(self, x: Any) -> Any:
+            self.seen += 1
+            return x + self.n
+
+    for name in ("count", "look"):
+        setattr(Counter, name, wrap(vars(Counter)[name]))
+    first, x = Counter(), ad.ones(1)
+    out = [first.count(x)]
+    other, third = copy.copy(first), Counter()
+    third.__dict__.update(first.__dict__)
+    other.n, third.n = 10.0, 20.0
+    for _ in range(2):
+        out += [o.look(x) for o in (other, third, first)]
+        out += [o.count(x) for o in (third, first, other)]
+    return out, [(o.n, o.seen) for o in (first, other, third)]
 
 
 @pytest.mark.parametrize("name", ROWS)

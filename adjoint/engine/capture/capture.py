@@ -10,7 +10,6 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,16 +145,23 @@ class Captured(Recordable):
         if OVERRIDES.entered and THREAD.modes:
             return self.fn(*args, **kwargs)  # a mode sees each function that is called
         if LISTENERS:
-            alone = self.lock if self.effects else nullcontext()
-            with stage(f"compiled {self.families.name}", "compiled"), alone:
-                return self._call(args, kwargs)
+            with stage(f"compiled {self.families.name}", "compiled"):
+                return self._call_alone(args, kwargs)
+        ready = self.ready  # this is `_call_alone`, written out: every call comes here
         if not self.effects:
-            return self._call(args, kwargs)
-        with self.lock:  # a function that may have effects: one call at a time
-            return self._call(args, kwargs)
+            return self._call(args, kwargs, ready)
+        with self.lock:
+            return self._call(args, kwargs, self.ready)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        ready = self.ready
+    def _call_alone(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of a function that may have effects, while no other is under way."""
+        ready = self.ready  # first: programs with effects come there after `effects` is set
+        if not self.effects:
+            return self._call(args, kwargs, ready)
+        with self.lock:
+            return self._call(args, kwargs, self.ready)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], ready: Ready) -> Any:
         hidden = self._hidden() if self.moving else None
         if not kwargs and not hidden:
             for recent in ready:
@@ -193,7 +199,7 @@ class Captured(Recordable):
                 ) from None
             error = None
         except LookAgain:
-            return self._call(args, kwargs)
+            return self._call_alone(args, kwargs)
         else:
             error = None
         if error is None:
@@ -214,6 +220,16 @@ class Captured(Recordable):
 
     def _long_way(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Find the program or make it, and run it."""
+        with self.lock:  # if it has effects, no other call may change what this one has looked at
+            program, leaves, given = self._looked_for(args, kwargs)
+            if program.one_at_a_time:
+                return self._first_run(program, leaves, given)
+        return self._first_run(program, leaves, given)
+
+    def _looked_for(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Program, list[Any], tuple[Any, ...]]:
+        """The program for a call, found or made, the leaves it is given, and what they are of."""
         with TRACING, uncollected(), self._in_call():
             for _ in range(MOST_LOOKS):
                 hidden = self._hidden()
@@ -231,16 +247,13 @@ class Captured(Recordable):
                     break
             else:
                 raise self._endless()
+            if program.one_at_a_time:
+                self.effects = True  # before the quick way of other threads meets the program
             if not kwargs and not hidden and len(leaves) == len(args) and Arguments.simple(args):
                 self._remember(args, None, program)
             elif Arguments.simple(leaves):
                 self._remember(leaves, structure, program)
-        given = args, {**kwargs, **hidden}
-        if not program.one_at_a_time:
-            return self._first_run(program, leaves, given)
-        with self.lock:
-            self.effects = True
-            return self._first_run(program, leaves, given)
+        return program, leaves, (args, {**kwargs, **hidden})
 
     def _endless(self) -> Exception:
         """What is said of a call that was recorded anew again and again."""
@@ -437,13 +450,14 @@ class Captured(Recordable):
         own = getattr(instance, "__dict__", None)
         if own is None:
             return types.MethodType(self, instance)
-        methods = own.setdefault(COMPILED, Methods())
+        methods = own.get(COMPILED)
+        if methods is None or methods.owner is not instance:
+            methods = own[COMPILED] = Methods(instance)
         method = methods.get(self)
         if method is None:
             bound = types.MethodType(self.fn, instance)
-            method = methods[self] = Captured(
-                bound, self.factory, dynamic=self.dynamic, fullgraph=self.fullgraph
-            )
+            method = Captured(bound, self.factory, dynamic=self.dynamic, fullgraph=self.fullgraph)
+            method = methods.setdefault(self, method)  # another thread's may be first
         return method
 
     def __reduce__(self) -> Any:

@@ -6,7 +6,17 @@ from typing import Any
 
 
 class Methods(dict[Any, Any]):
-    """An object's compiled methods; copies of the object start without."""
+    """An object's compiled methods; copies of the object start without.
+
+    `copy.copy` and `other.__dict__.update(...)` put this very dict into another object, whose
+    methods these are not: so it knows whose they are.
+    """
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Any = None) -> None:
+        super().__init__()
+        self.owner = owner
 
     def __reduce__(self) -> Any:
         return (Methods, ())
