@@ -36,6 +36,7 @@ from adjoint.engine.backends.array.gpu.memory_counts import (
     Room,
 )
 from adjoint.engine.backends.llvm.device import views
+from adjoint.engine.backends.llvm.device.views import measured
 from adjoint.engine.backends.llvm.runtime import fastcall, library
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD
 from adjoint.engine.core.object_layout import slot_offset, type_offset, word_at
@@ -284,17 +285,7 @@ describe:
   call void @take(ptr %made, i64 {array[2]}, ptr %dtype)
   %template = call ptr @pointed(ptr %words, i64 {TEMPLATE})
 {plain}
-  %bytes = call i64 @at(ptr %words, i64 {VECTOR})
-  %flat = icmp eq i64 %bytes, 0
-  br i1 %flat, label %done, label %measure
-measure:
-  %shape = call ptr @pointed(ptr %words, i64 {SHAPE})
-  %steps = call ptr @pointed(ptr %words, i64 {STEPS})
-  call void @vector(ptr %made, i64 {array[0]}, ptr %shape, i64 %bytes)
-  call void @vector(ptr %made, i64 {array[1]}, ptr %steps, i64 %bytes)
-  br label %done
-done:
-  ret ptr %made
+{measured(layout, VECTOR, SHAPE, STEPS)}
 slow:
   %function = call ptr @pointed(ptr %words, i64 {SLOW})
   %answer = call ptr @PyObject_CallOneArg(ptr %function, ptr %stream)

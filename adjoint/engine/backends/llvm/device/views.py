@@ -27,6 +27,22 @@ AHEAD, TEMPLATE, VECTOR, SLOW, DTYPE, SHAPE, STEPS = range(7)
 WORDS = 7
 
 
+def measured(layout: PieceLayout, vector: int, shape: int, steps: int) -> str:
+    """Text that ends a function by its array %made, which gets shape and steps: where these are,
+    and how many bytes each has, is in these of %words."""
+    return f"""  %bytes = call i64 @at(ptr %words, i64 {vector})
+  %flat = icmp eq i64 %bytes, 0
+  br i1 %flat, label %done, label %measure
+measure:
+  %shape = call ptr @pointed(ptr %words, i64 {shape})
+  %steps = call ptr @pointed(ptr %words, i64 {steps})
+  call void @vector(ptr %made, i64 {layout.array[0]}, ptr %shape, i64 %bytes)
+  call void @vector(ptr %made, i64 {layout.array[1]}, ptr %steps, i64 %bytes)
+  br label %done
+done:
+  ret ptr %made"""
+
+
 def text(layout: PieceLayout, class_at: int, plain: str) -> str:
     """The function, after those of pieces; `plain` copies %template's own words to %made."""
     pointer, array = layout.pointer, layout.array
@@ -85,17 +101,7 @@ hide:
   call void @PyObject_GC_UnTrack(ptr %made)
   br label %size
 size:
-  %bytes = call i64 @at(ptr %words, i64 {VECTOR})
-  %flat = icmp eq i64 %bytes, 0
-  br i1 %flat, label %done, label %measure
-measure:
-  %shape = call ptr @pointed(ptr %words, i64 {SHAPE})
-  %steps = call ptr @pointed(ptr %words, i64 {STEPS})
-  call void @vector(ptr %made, i64 {array[0]}, ptr %shape, i64 %bytes)
-  call void @vector(ptr %made, i64 {array[1]}, ptr %steps, i64 %bytes)
-  br label %done
-done:
-  ret ptr %made
+{measured(layout, VECTOR, SHAPE, STEPS)}
 slow:
   %function = call ptr @pointed(ptr %words, i64 {SLOW})
   %answer = call ptr @PyObject_CallOneArg(ptr %function, ptr %source)

@@ -353,25 +353,8 @@ told.which:
   call void @Py_DecRef(ptr %plans)
   switch i32 %told, label %hand [ i32 {UNKNOWN}, label %ask i32 {RAISED}, label %drop ]
 ask:
-  %given = call ptr @PyTuple_New(i64 4)
-  %no.given = icmp eq ptr %given, null
-  br i1 %no.given, label %drop, label %attach
-attach:
-  call void @Py_IncRef(ptr %record)
-  call void @Py_IncRef(ptr %operands)
-  call void @Py_IncRef(ptr %params)
-  call void @Py_IncRef(ptr %out)
-  %a = call i32 @PyTuple_SetItem(ptr %given, i64 0, ptr %record)
-  %b = call i32 @PyTuple_SetItem(ptr %given, i64 1, ptr %operands)
-  %c = call i32 @PyTuple_SetItem(ptr %given, i64 2, ptr %params)
-  %d = call i32 @PyTuple_SetItem(ptr %given, i64 3, ptr %out)
-  %done = call ptr @PyObject_Call(ptr @attach, ptr %given, ptr null)
-  call void @Py_DecRef(ptr %given)
-  %is.wrong = icmp eq ptr %done, null
-  br i1 %is.wrong, label %drop, label %attached
-attached:
-  call void @Py_DecRef(ptr %done)
-  ret ptr %out
+  %fine = call i1 @attached(ptr %record, ptr %operands, ptr %params, ptr %out)
+  br i1 %fine, label %hand, label %drop
 drop:
   call void @Py_DecRef(ptr %out)
   ret ptr null

@@ -110,6 +110,29 @@ slow:
 }}"""
 
 
+def _question(name: str, argument: str, body: str) -> str:
+    """A function that `HOOKS` asks of one argument, from a label `look` on; at %none it is told by
+    None that Python is to look."""
+    return f"""
+define ptr @{name}(ptr %self, ptr %{argument}) {{
+entry:
+  br label %look
+none:
+  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
+  %nothing.told = load ptr, ptr %noneAt
+  call void @Py_IncRef(ptr %nothing.told)
+  ret ptr %nothing.told
+look:{body}
+}}"""
+
+
+# What a question about a tensor begins with.
+_PLAIN = """
+  %plain = call i1 @is_plain(ptr %x)
+  br i1 %plain, label %asked, label %none
+asked:"""
+
+
 def _of_array(body: str) -> str:
     """The same of its %array, if that is NumPy's own."""
     return f"""
@@ -180,12 +203,6 @@ define void @exchange(ptr %x, i64 %at, ptr %value) {{
   call void @hold(ptr %x, i64 %at, ptr %value)
   call void @Py_DecRef(ptr %before)
   ret void
-}}
-define ptr @untold() {{
-  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
-  %none = load ptr, ptr %noneAt
-  call void @Py_IncRef(ptr %none)
-  ret ptr %none
 }}
 define ptr @sharing_of(ptr %storage) {{
 entry:
@@ -299,18 +316,13 @@ tell:"""
 def _memory(at: dict[str, int]) -> str:
     """Addresses of what is known to be shown, storages as PyTorch shows them, tensors on arrays of
     NumPy's."""
-    return f"""
-define ptr @address_in(ptr %array, ptr %storage) {{
-entry:
+    shown = f"""
   %is.array = call i1 @is_numpys(ptr %array)
   %sharing = call ptr @held(ptr %storage, i64 {at["Storage.sharing"]})
   %shared = icmp ne ptr %sharing, null
   %both = and i1 %is.array, %shared
-  br i1 %both, label %look, label %none
-none:
-  %untold = call ptr @untold()
-  ret ptr %untold
-look:
+  br i1 %both, label %see, label %none
+see:
   %shown = call ptr @held(ptr %sharing, i64 {at["MemoryStorages.shown"]})
   %is.shown = icmp eq ptr %shown, @true
   br i1 %is.shown, label %size, label %none
@@ -332,37 +344,16 @@ tell:
   %data = call ptr @held(ptr %array, i64 {HEAD})
   %word = ptrtoint ptr %data to i64
   %value = call ptr @PyLong_FromLongLong(i64 %word)
-  ret ptr %value
-}}
-define ptr @data_address(ptr %self, ptr %x) {{
-entry:
-  %plain = call i1 @is_plain(ptr %x)
-  br i1 %plain, label %look, label %none
-none:
-  %untold = call ptr @untold()
-  ret ptr %untold
-look:
+  ret ptr %value"""
+    of_tensor = f"""{_PLAIN}
   %settled = call i1 @is_settled()
-  br i1 %settled, label %tell, label %none
-tell:
+  br i1 %settled, label %ask, label %none
+ask:
   %array = call ptr @array_in(ptr %x)
-  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]})
-  %value = call ptr @address_in(ptr %array, ptr %storage)
-  ret ptr %value
-}}
-define ptr @storage_address(ptr %self, ptr %storage) {{
-  %buffer = call ptr @held(ptr %storage, i64 {at["Storage.buffer"]})
-  %value = call ptr @address_in(ptr %buffer, ptr %storage)
-  ret ptr %value
-}}
-define ptr @untyped(ptr %self, ptr %x) {{
-entry:
-  %plain = call i1 @is_plain(ptr %x)
-  br i1 %plain, label %look, label %none
-none:
-  %untold = call ptr @untold()
-  ret ptr %untold
-look:
+  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]}){shown}"""
+    of_storage = f"""
+  %array = call ptr @held(ptr %storage, i64 {at["Storage.buffer"]}){shown}"""
+    untyped = f"""{_PLAIN}
   %array = call ptr @array_in(ptr %x)
   %is.array = call i1 @is_numpys(ptr %array)
   br i1 %is.array, label %memory, label %none
@@ -382,15 +373,10 @@ drop:
 fill:
   call void @take(ptr %shown, i64 {at["UntypedStorage._storage"]}, ptr %storage)
   call void @hold(ptr %shown, i64 {at["UntypedStorage.device"]}, ptr @cpu)
-  ret ptr %shown
-}}
-define ptr @from_memory(ptr %self, ptr %array) {{
-entry:
+  ret ptr %shown"""
+    from_memory = f"""
   %is.array = call i1 @is_numpys(ptr %array)
   br i1 %is.array, label %context, label %none
-none:
-  %untold = call ptr @untold()
-  ret ptr %untold
 context:
   %settled = call i1 @is_settled()
   br i1 %settled, label %kind, label %none
@@ -442,8 +428,12 @@ raise:
   ret ptr null
 show:
   call void @exchange(ptr %sharing, i64 {at["MemoryStorages.shown"]}, ptr @true)
-  ret ptr %x
-}}"""
+  ret ptr %x"""
+    return "\n".join((
+        _question("data_address", "x", of_tensor), _question("untyped", "x", untyped),
+        _question("storage_address", "storage", of_storage),
+        _question("from_memory", "array", from_memory),
+    ))  # fmt: skip
 
 
 def _data(at: dict[str, int]) -> str:

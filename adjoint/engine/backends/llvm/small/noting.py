@@ -157,6 +157,30 @@ declare ptr @PyList_New(i64)
 declare i32 @PyList_SetItem(ptr, i64, ptr)
 
 {tensors_text(at, arrays)}
+define i1 @attached(ptr %record, ptr %operands, ptr %params, ptr %out) {{
+entry:
+  %given = call ptr @PyTuple_New(i64 4)
+  %unmade = icmp eq ptr %given, null
+  br i1 %unmade, label %no, label %call
+call:
+  call void @Py_IncRef(ptr %record)
+  call void @Py_IncRef(ptr %operands)
+  call void @Py_IncRef(ptr %params)
+  call void @Py_IncRef(ptr %out)
+  %a = call i32 @PyTuple_SetItem(ptr %given, i64 0, ptr %record)
+  %b = call i32 @PyTuple_SetItem(ptr %given, i64 1, ptr %operands)
+  %c = call i32 @PyTuple_SetItem(ptr %given, i64 2, ptr %params)
+  %d = call i32 @PyTuple_SetItem(ptr %given, i64 3, ptr %out)
+  %done = call ptr @PyObject_Call(ptr @attach, ptr %given, ptr null)
+  call void @Py_DecRef(ptr %given)
+  %failed = icmp eq ptr %done, null
+  br i1 %failed, label %no, label %yes
+yes:
+  call void @Py_DecRef(ptr %done)
+  ret i1 true
+no:
+  ret i1 false
+}}
 define i32 @noted_one(ptr %plans, ptr %operands, ptr %params, ptr %out) {{
   %outs = alloca ptr
   store ptr %out, ptr %outs

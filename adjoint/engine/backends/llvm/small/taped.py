@@ -139,25 +139,8 @@ note:
   switch i32 %told, label %yes [ i32 {UNKNOWN}, label %ask i32 {RAISED}, label %no ]
 ask:
   %out = phi ptr [%single, %one], [%results, %note]
-  %arguments = call ptr @PyTuple_New(i64 4)
-  %unmade = icmp eq ptr %arguments, null
-  br i1 %unmade, label %no, label %attach
-attach:
-  call void @Py_IncRef(ptr %record)
-  call void @Py_IncRef(ptr %given)
-  call void @Py_IncRef(ptr %params)
-  call void @Py_IncRef(ptr %out)
-  %a = call i32 @PyTuple_SetItem(ptr %arguments, i64 0, ptr %record)
-  %b = call i32 @PyTuple_SetItem(ptr %arguments, i64 1, ptr %given)
-  %c = call i32 @PyTuple_SetItem(ptr %arguments, i64 2, ptr %params)
-  %d = call i32 @PyTuple_SetItem(ptr %arguments, i64 3, ptr %out)
-  %done = call ptr @PyObject_Call(ptr @attach, ptr %arguments, ptr null)
-  call void @Py_DecRef(ptr %arguments)
-  %failed = icmp eq ptr %done, null
-  br i1 %failed, label %no, label %drop
-drop:
-  call void @Py_DecRef(ptr %done)
-  br label %yes
+  %fine = call i1 @attached(ptr %record, ptr %given, ptr %params, ptr %out)
+  br i1 %fine, label %yes, label %no
 yes:
   ret i1 true
 no:

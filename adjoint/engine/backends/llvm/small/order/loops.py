@@ -80,6 +80,18 @@ row:
 """
 
 
+def _source(name: str, index: str) -> str:
+    """Where an element of the row that is read lies."""
+    return f"""  %{name}.away = mul i64 %{index}, %along
+  %{name} = getelementptr i8, ptr %x, i64 %{name}.away"""
+
+
+def _target(name: str, index: str) -> str:
+    """Where an element of the row that is written lies."""
+    return f"""  %{name}.away = mul i64 %{index}, %oAlong
+  %{name} = getelementptr i8, ptr %o, i64 %{name}.away"""
+
+
 def _ranks(char: str) -> str:
     """How many elements are less than each of a row; whether no two are equal and none is NaN.
 
@@ -165,8 +177,7 @@ gather:
   %gSome = icmp slt i64 %g, %length
   br i1 %gSome, label %gatherOne, label %rank
 gatherOne:
-  %gAway = mul i64 %g, %along
-  %gAt = getelementptr i8, ptr %x, i64 %gAway
+{_source("gAt", "g")}
   %gValue = load {kind}, ptr %gAt
   %gTo = getelementptr {kind}, ptr %values, i64 %g
   store {kind} %gValue, ptr %gTo
@@ -183,8 +194,7 @@ place:
   %sWide = zext i32 %sRank to i64
   %sBack = sub i64 %lastRank, %sWide
   %sRow = select i1 %descending, i64 %sBack, i64 %sWide
-  %sAway = mul i64 %sRow, %oAlong
-  %sTo = getelementptr i8, ptr %o, i64 %sAway
+{_target("sTo", "sRow")}
   store i64 %s, ptr %sTo
   %sNext = add i64 %s, 1
   %sSome = icmp slt i64 %sNext, %length
@@ -195,8 +205,7 @@ element:
   %some = icmp slt i64 %i, %length
   br i1 %some, label %take, label %ordered
 take:
-  %vAway = mul i64 %i, %along
-  %vAt = getelementptr i8, ptr %x, i64 %vAway
+{_source("vAt", "i")}
   %v = load {kind}, ptr %vAt
   br label %shift
 shift:
@@ -205,22 +214,18 @@ shift:
   br i1 %isFirst, label %insert, label %compare
 compare:
   %q = sub i64 %p, 1
-  %qAway = mul i64 %q, %oAlong
-  %qAt = getelementptr i8, ptr %o, i64 %qAway
+{_target("qAt", "q")}
   %other = load i64, ptr %qAt
-  %wAway = mul i64 %other, %along
-  %wAt = getelementptr i8, ptr %x, i64 %wAway
+{_source("wAt", "other")}
   %w = load {kind}, ptr %wAt
   %goes = call i1 @before_{char}({kind} %v, {kind} %w, i1 %descending)
   br i1 %goes, label %move, label %insert
 move:
-  %toAway = mul i64 %p, %oAlong
-  %to = getelementptr i8, ptr %o, i64 %toAway
+{_target("to", "p")}
   store i64 %other, ptr %to
   br label %shift
 insert:
-  %hereAway = mul i64 %p, %oAlong
-  %here = getelementptr i8, ptr %o, i64 %hereAway
+{_target("here", "p")}
   store i64 %i, ptr %here
   br label %element
 ordered:
@@ -231,11 +236,9 @@ look:
   %inside = icmp slt i64 %kNext, %length
   br i1 %inside, label %pair, label %rowEnd
 pair:
-  %aAway = mul i64 %k, %oAlong
-  %aAt = getelementptr i8, ptr %o, i64 %aAway
+{_target("aAt", "k")}
   %aPlace = load i64, ptr %aAt
-  %bAway = mul i64 %kNext, %oAlong
-  %bAt = getelementptr i8, ptr %o, i64 %bAway
+{_target("bAt", "kNext")}
   %bPlace = load i64, ptr %bAt
   %aFrom = mul i64 %aPlace, %along
   %firstAt = getelementptr i8, ptr %x, i64 %aFrom
@@ -275,8 +278,7 @@ element:
   %some = icmp slt i64 %i, %length
   br i1 %some, label %take, label %rowEnd
 take:
-  %vAway = mul i64 %i, %along
-  %vAt = getelementptr i8, ptr %x, i64 %vAway
+{_source("vAt", "i")}
   %v = load {kind}, ptr %vAt{better}
   %bNext = select i1 %better, {kind} %v, {kind} %b
   %pNext = select i1 %better, i64 %i, i64 %p{each}
@@ -327,9 +329,8 @@ def _running_best(char: str) -> str:
   %down = icmp sle {kind} %v, %b
   %better = select i1 %descending, i1 %up, i1 %down"""
     return _row_walk(
-        f"running_best_{char}", kind, better, first=0, each="""
-  %toAway = mul i64 %i, %oAlong
-  %to = getelementptr i8, ptr %o, i64 %toAway
+        f"running_best_{char}", kind, better, first=0, each=f"""
+{_target("to", "i")}
   store i64 %pNext, ptr %to""",
     )  # fmt: skip
 
@@ -352,16 +353,14 @@ element:
   %some = icmp slt i64 %i, %length
   br i1 %some, label %take, label %rowEnd
 take:
-  %vAway = mul i64 %i, %along
-  %vAt = getelementptr i8, ptr %x, i64 %vAway
+{_source("vAt", "i")}
   %v = load {kind}, ptr %vAt
   br label %count
 count:
   %j = phi i64 [0, %take], [%jNext, %count]
   %many = phi i64 [0, %take], [%manyNext, %count]
   %last = phi i64 [%i, %take], [%lastNext, %count]
-  %uAway = mul i64 %j, %along
-  %uAt = getelementptr i8, ptr %x, i64 %uAway
+{_source("uAt", "j")}
   %u = load {kind}, ptr %uAt
   %same = {equal}
   %one = zext i1 %same to i64
@@ -436,8 +435,7 @@ look:
   %width = sub i64 %high, %low
   %half = lshr i64 %width, 1
   %middle = add i64 %low, %half
-  %mAway = mul i64 %middle, %along
-  %mAt = getelementptr i8, ptr %x, i64 %mAway
+{_source("mAt", "middle")}
   %m = load {kind}, ptr %mAt
   %less = {less} {kind} %m, %v
   %least = {least} {kind} %m, %v
