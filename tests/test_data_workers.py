@@ -421,7 +421,9 @@ def test_an_example_of_another_type_is_named(workers: int) -> None:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_iterator_that_ran_out_inside_a_dataset_ends_no_epoch(workers: int) -> None:
     """PyTorch's loader ends there without a word, and the rest of the dataset is never seen."""
-    loader: DataLoader[Any] = DataLoader(Given(1, 2, StopIteration, 4), batch_size=2, num_workers=workers)
+    loader: DataLoader[Any] = DataLoader(
+        Given(1, 2, StopIteration, 4), batch_size=2, num_workers=workers
+    )
     batches = iter(loader)
     assert next(batches).tolist() == [1, 2]
     with pytest.raises(RuntimeError, match="raised StopIteration, at .2, 3."):
