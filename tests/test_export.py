@@ -186,6 +186,26 @@ def test_a_first_step_unlike_the_others() -> None:
         close(program(x, y), step(x, y))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lr": 0.2, "momentum": 0.9},  # dampening is 0, no float
+        {"lr": 0.2, "momentum": 0.9, "nesterov": True},
+        {"lr": 1, "momentum": 1, "weight_decay": 1},
+    ],
+    ids=str,
+)
+def test_options_that_are_whole_numbers(options: Any) -> None:
+    """They are integers in the recording, which is about these values."""
+    net = mlp()
+    step = training(net, ad.optim.SGD(net.parameters(), **options))
+    x, y = ad.randn(4, 6), ad.randint(0, 3, (4,))
+    step(x, y)
+    program = aot(step, (x, y))
+    for _ in range(4):
+        close(program(x, y), step(x, y))
+
+
 def test_numbers_are_arguments() -> None:
     program = aot(lambda x, scale: x * scale, (ad.ones(3), 2.0))
     assert "double scale" in program.header

@@ -128,7 +128,8 @@ class NumberCode:
             return self.code.value(self.arguments[key[1]], "f64", 1)
         if kind == "option":
             if key in self.fixed:
-                return self._constant(float(leaf.get()))  # type: ignore[arg-type]
+                number: Any = leaf.get()  # a whole one (`dampening=0`) is one in the recording, too
+                return self._constant(float(number) if isinstance(number, bool) else number)
             return self._load(self.state.offset(key), "f64")
         if kind == "count":
             counter = self.state.tensors[self.state.places[id(self.recording.counters[key[1]])]]
