@@ -6,10 +6,11 @@ from typing import Any
 
 from numpy import ndarray
 
-from adjoint.engine.backends.array.executor import execute, run
+from adjoint.engine.backends.array.executor import execute, run, seen_through
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
+from adjoint.engine.tensor.tensor import mark_view, window
 
 
 def execute_beneath(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -19,6 +20,13 @@ def execute_beneath(record: Record, operands: tuple[Any, ...], params: dict[str,
     that are no fragments. Nor where somebody looks on, nor on other devices than the CPU.
     """
     context = CONTEXT
+    if record.window is not None:
+        array = seen_through(record, operands[0], params)
+        if array is None:
+            return execute(record, operands, params)
+        out = window(operands[0], array, record, params)
+        mark_view(out, operands[0])  # the tape is its caller's
+        return out
     if (
         record.is_view
         or record.opaque

@@ -421,6 +421,14 @@ def find_device_kernel(record: Record) -> Any:
 
 def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
     """`run` for views: the result is a window on the operand's storage."""
+    array = seen_through(record, source, params)
+    if array is None:
+        return run_general(record, (source,), params)
+    return view_of(source, array, record, params)
+
+
+def seen_through(record: Record, source: Any, params: dict[str, Any]) -> Any:
+    """The array that a view of a tensor shows; None where it is of another kind of device."""
     array = source._array
     if array.__class__ is ndarray:
         kernel = record.plans.get(KERNEL) or find_kernel(record)
@@ -428,18 +436,17 @@ def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
         # A view needs no device to be the current one.
         kernel = record.plans.get(DEVICE_KERNEL) or find_device_kernel(record)
     else:
-        kernel = None
+        return None
     if kernel is None:
-        return run_general(record, (source,), params)
+        return None
     try:
         if not record.native_check:
             check(record, (source,), params)
-        result = kernel(array, **params)
+        return kernel(array, **params)
     except Exception as error:
         if raised_outside(error):
             raise
         raise explain(record, (source,), params, error) from error
-    return view_of(source, result, record, params)
 
 
 def view_of(source: Any, array: Any, record: Record, params: dict[str, Any]) -> Any:
