@@ -1,9 +1,13 @@
 """Adjoint: deep learning with PyTorch's API, one derivative per operation, readable throughout.
 
-    import adjoint as ad
+    import adjoint as ad              # or, to try an existing program: import adjoint as torch
 
-The names of this module are derived from the table that `engine.core.operations.public` keeps;
-families that few programs need load on first use (see `adjoint.engine.assembly`).
+Tensors and functions are here (`ad.randn`, `ad.matmul`), layers in `ad.nn`, optimizers in
+`ad.optim`, function transforms in `ad.func`; `ad.compile` makes a native program of a function.
+`adjoint --help` lists the commands, and docs/quickstart.md is a first tour.
+
+The names of this module come from the table in `engine.core.operations.public`; families that few
+programs need load on first use (see `adjoint.engine.assembly`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks that programs state, and the names of values that are not numbers yet.
+"""PyTorch's checks (`torch._check` and the like) and symbolic types (`SymInt`).
 
 A captured program's sizes are plain integers here, so the symbolic types have no instances.
 """

@@ -1,4 +1,4 @@
-"""The compiler: from a function to a program that runs without it. `compile` is its front."""
+"""The compiler: `compile` records a function and runs it as native code from then on."""
 
 from adjoint.engine.capture.capture import is_compiling as is_compiling
 from adjoint.engine.capture.capture import reset as reset

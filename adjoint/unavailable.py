@@ -1,4 +1,4 @@
-"""Modules that libraries import and nobody can have here: they import, and refuse when used.
+"""Modules that libraries import but that cannot work here: using them raises an error.
 
 `TABLE` names each with what it is for and the names people import from it. A module of Adjoint's
 of the same name comes first: this is asked only when there is none.

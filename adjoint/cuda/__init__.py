@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: `adjoint.cuda`. Works, and says so, where there is none."""
+"""NVIDIA GPUs. The module can be imported, and asked what there is, on machines without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at a program while it runs: its operations, the first NaN, the usual suspicions."""
+"""Looking at a program while it runs: its operations, the first NaN, common mistakes."""
 
 from adjoint.debug.findings import Finding as Finding
 from adjoint.debug.memory import memory_report as memory_report

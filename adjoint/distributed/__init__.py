@@ -1,7 +1,7 @@
-"""PyTorch's process groups and collectives, on MPI; between GPUs by NCCL.
+"""PyTorch's process groups and collectives, over MPI between CPUs and NCCL between GPUs.
 
-One process alone needs no engine: a program written for many runs as it does when started with
-one. `adjoint launch` starts several.
+A single process needs neither, so a program written for many runs unchanged on one. `adjoint
+launch` starts several.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs that leave Python: graphs of operations, and programs compiled ahead of time for C.
+"""Programs without Python: graphs of operations, and programs compiled ahead of time for C.
 
 Names are found on first use, in the file that `FILES` says.
 """

@@ -1,4 +1,4 @@
-"""Operations of one's own: PyTorch's `torch.library`, kernels, and devices from outside.
+"""Your own operations, kernels and devices: PyTorch's `torch.library`.
 
 Example:
     >>> import adjoint as ad

@@ -1,4 +1,4 @@
-"""Training in the plain case: Trainer, curves, event files, model summary."""
+"""Training for the common case: Trainer, curves, TensorBoard files, model summary."""
 
 from adjoint.training.curves import save_plot as save_plot
 from adjoint.training.nan import NonFiniteLoss as NonFiniteLoss

@@ -1,4 +1,4 @@
-"""Images: what programs import `torchvision` for, in terms of Adjoint's data, models and files.
+"""Images: torchvision's transforms, networks, datasets and tools, on Adjoint's tensors.
 
 Under `adjoint run`, `import torchvision` is this package. Images are PIL images where Pillow is
 installed, as in torchvision, and NumPy arrays (H, W) or (H, W, C) where it is not.

@@ -19,8 +19,8 @@ from adjoint.io import load, save
 from adjoint.io.checkpoint import rng_state, set_rng_state
 from adjoint.metrics import Metric
 from adjoint.random import manual_seed
-from adjoint.training.recipes import _going_on
-from adjoint.training.recipes._going_on import LAST
+from adjoint.training.recipes import _resuming
+from adjoint.training.recipes._resuming import LAST
 from adjoint.training.trainer import Trainer
 
 MODEL = "model.pt"  # what `adjoint predict` reads: the best epoch's
@@ -76,7 +76,7 @@ def begin(
         recipe: its name.
         settings: its options that belong to the weights: a run that goes on keeps them.
     """
-    chosen = _going_on.parsed(parser, arguments, recipe, ("seed", *settings))
+    chosen = _resuming.parse(parser, arguments, recipe, ("seed", *settings))
     check_folder(Path(chosen.folder))
     manual_seed(chosen.seed)
     return chosen

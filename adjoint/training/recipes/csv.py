@@ -18,7 +18,7 @@ from adjoint.data import TensorDataset
 from adjoint.engine.core.errors import did_you_mean
 from adjoint.metrics import Accuracy
 from adjoint.training.pictures import confusion_picture, prediction_picture
-from adjoint.training.recipes import _cells, _common, _going_on, _table
+from adjoint.training.recipes import _cells, _common, _resuming, _table
 from adjoint.training.recipes._division import Samples
 from adjoint.training.recipes._results import answered, confusion, recognized, unseen
 
@@ -205,13 +205,13 @@ def main(arguments: Sequence[str] = ()) -> int:
     said = chosen.decimal is not None
     chosen.decimal = chosen.decimal or "."
     columns, features, target, cells = table(chosen, said)
-    _going_on.means(chosen, columns=_table.columns_as_data(columns), target=target.name)
+    _resuming.check_meaning(chosen, columns=_table.columns_as_data(columns), target=target.name)
     pairs = zip(features, cells, strict=True)
     rows = Samples.of_rows(row.tobytes() + cell.encode() for row, cell in pairs)
-    division = _going_on.in_two(chosen, rows, "rows")
+    division = _resuming.split(chosen, rows, "rows")
     train, test = ad.tensor(division.train), ad.tensor(division.test)
     scale = [numbers.tolist() for numbers in _table.scale(features[division.train])]
-    mean, spread = _going_on.kept(chosen, "scale", scale)
+    mean, spread = _resuming.carried_over(chosen, "scale", scale)
     x = ad.tensor(_table.scaled(features, mean, spread), dtype=ad.float32)
     settings: dict[str, Any] = {
         "target": target.name,
@@ -228,7 +228,7 @@ def main(arguments: Sequence[str] = ()) -> int:
             "to predict. Choose another column with --target."
         )
     names = classes_of(target, cells, chosen)
-    _going_on.means(chosen, classes=names)
+    _resuming.check_meaning(chosen, classes=names)
     what = "a number" if names is None else f"{len(names)} classes"
     print(f"{len(cells)} rows; {target.name} ({what}) from {', '.join(c.name for c in columns)}")
     if names is None:
@@ -287,7 +287,7 @@ def regress(x: Any, numbers: Any, parts: tuple[Any, Any], settings: Any, chosen:
     tell_of_outliers(settings["target"], numbers[:, 0])
     seen = numbers[parts[0].numpy()]
     usual_scale = [float(seen.mean()), max(float(seen.std()), 1e-9)]
-    mean, spread = _going_on.kept(chosen, "target scale", usual_scale)
+    mean, spread = _resuming.carried_over(chosen, "target scale", usual_scale)
     train, test = sets(x, ad.tensor((numbers - mean) / spread, dtype=ad.float32), parts)
     model = network(x.shape[1], 1)
     settings = settings | {"classes": None, "target_mean": mean, "target_spread": spread}

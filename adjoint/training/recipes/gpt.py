@@ -17,7 +17,7 @@ from adjoint.data.readers import CharacterDataset
 from adjoint.datasets import shakespeare
 from adjoint.engine.core.arguments import Parser, positive
 from adjoint.nn import functional as F
-from adjoint.training.recipes import _common, _going_on
+from adjoint.training.recipes import _common, _resuming
 from adjoint.training.recipes._division import digest
 
 LENGTH = 64  # characters it looks back on
@@ -255,7 +255,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         raise _common.no_file(chosen.file)
     text = read(chosen.file, chosen.encoding) if chosen.file else shakespeare()
     model, data = started(chosen, text)
-    _going_on.means(chosen, characters=data.vocabulary)
+    _resuming.check_meaning(chosen, characters=data.vocabulary)
     parts = chosen.record["division"] = divided(text, chosen)
     blocks = BLOCKS if chosen.blocks is None and not chosen.file else chosen.blocks
     epoch = TextPieces(parts["train"], chosen.length, blocks)

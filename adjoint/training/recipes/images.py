@@ -17,7 +17,7 @@ from adjoint.data.transforms import Compose, Resize, ToTensor
 from adjoint.engine.core.arguments import at_least
 from adjoint.metrics import Accuracy
 from adjoint.training.pictures import images_picture
-from adjoint.training.recipes import _common, _going_on, _pictures
+from adjoint.training.recipes import _common, _pictures, _resuming
 from adjoint.training.recipes._results import confusion, recognized, unseen
 
 SHOWN = 18
@@ -69,10 +69,10 @@ def main(arguments: Sequence[str] = ()) -> int:
     data = _pictures.Pictures(chosen.images, prepare(chosen.size), chosen.folder)
     _pictures.look_at_levels(folder, data.classes)
     _pictures.tell_of_others(data)
-    _going_on.means(chosen, classes=data.classes)
+    _resuming.check_meaning(chosen, classes=data.classes)
     items = _pictures.ReadOnce(data, skip_broken=chosen.skip_broken)
     print(_pictures.counted(data.classes, items.labels))
-    division = _going_on.in_two(chosen, items.samples, "pictures")
+    division = _resuming.split(chosen, items.samples, "pictures")
     train: Subset[Any] = Subset(items, division.train)
     held = [items[k] for k in division.test]
     model = network(len(data.classes))

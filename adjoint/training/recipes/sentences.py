@@ -18,7 +18,7 @@ from adjoint.data import TensorDataset
 from adjoint.engine.core.errors import did_you_mean
 from adjoint.metrics import Accuracy
 from adjoint.training.pictures import confusion_picture
-from adjoint.training.recipes import _common, _going_on, _table
+from adjoint.training.recipes import _common, _resuming, _table
 from adjoint.training.recipes._division import Samples, digest
 from adjoint.training.recipes._results import answered, confusion, recognized, unseen
 
@@ -124,10 +124,10 @@ def main(arguments: Sequence[str] = ()) -> int:
     chosen = _common.begin(parser, arguments, "sentences", ["target", "text", "exact"])
     texts, labels, column, held = table(chosen)
     target, kinds = held.name, list(held.kinds)
-    _going_on.means(chosen, classes=kinds, text=column, target=target)
+    _resuming.check_meaning(chosen, classes=kinds, text=column, target=target)
     samples = Samples([digest(_table.alike(text).encode()) for text in texts])
-    division = _going_on.in_two(chosen, samples, "rows")
-    known = _going_on.kept(chosen, "words", vocabulary([texts[k] for k in division.train]))
+    division = _resuming.split(chosen, samples, "rows")
+    known = _resuming.carried_over(chosen, "words", vocabulary([texts[k] for k in division.train]))
     if not known:
         raise ValueError(f"{chosen.file}: no word of {column!r} is in two texts. Give more rows.")
     y = ad.tensor([int(held.number(label, ".") or 0) for label in labels])

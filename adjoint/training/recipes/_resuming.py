@@ -1,5 +1,6 @@
-"""A run that goes on from a checkpoint: with the options, the data's meaning and the division that
-it was trained with, or not at all.
+"""Resuming a run: with the options, the meaning of the data and the split of the first run.
+
+A run that cannot be resumed so is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def checkpoint(path: str) -> str:
     return str(file)
 
 
-def parsed(
+def parse(
     parser: argparse.ArgumentParser, arguments: Sequence[str], recipe: str, settings: Sequence[str]
 ) -> argparse.Namespace:
     """The options; a run that goes on has the checkpoint's, where none are given.
@@ -103,10 +104,10 @@ def follow(
             option = option_of(parser, name)
             if name in settings:
                 raise ValueError(
-                    f"--resume: the checkpoint was trained {said(option, trained)}, and goes on "
-                    f"so. Leave {option} out, or train anew, without --resume."
+                    f"--resume: the checkpoint was trained {as_typed(option, trained)}, and "
+                    f"goes on so. Leave {option} out, or train anew, without --resume."
                 )
-            print(f"goes on {said(option, given[name])}; so far {said(option, trained)}")
+            print(f"goes on {as_typed(option, given[name])}; so far {as_typed(option, trained)}")
         else:
             setattr(chosen, name, trained)
 
@@ -123,10 +124,10 @@ def option_of(parser: argparse.ArgumentParser, name: str) -> str:
     return next((action.option_strings[0] for action in actions if action.option_strings), name)
 
 
-def said(option: str, value: Any) -> str:
+def as_typed(option: str, value: Any) -> str:
     """How a setting was, as one writes it.
 
-    >>> said("--size", 64), said("--without", []), said("--exact", True)
+    >>> as_typed("--size", 64), as_typed("--without", []), as_typed("--exact", True)
     ('with --size 64', 'without --without', 'with --exact')
     """
     if value is None or value is False or value in ("", []):
@@ -137,7 +138,7 @@ def said(option: str, value: Any) -> str:
     return "with " + shlex.join(word for one in values for word in (option, str(one)))
 
 
-def means(chosen: argparse.Namespace, **meaning: Any) -> None:
+def check_meaning(chosen: argparse.Namespace, **meaning: Any) -> None:
     """Have checkpoints say what inputs and outputs stand for: characters, classes, columns.
 
     A run that goes on from one of another meaning is refused.
@@ -171,14 +172,14 @@ def differing(there: Any, here: Any) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def kept(chosen: argparse.Namespace, name: str, value: Any) -> Any:
+def carried_over(chosen: argparse.Namespace, name: str, value: Any) -> Any:
     """A value that checkpoints keep: the one of the run that this one goes on from, if it does."""
     there = MappingProxyType({}) if chosen.before is None else chosen.before["record"]
     chosen.record[name] = there.get(name, value)
     return chosen.record[name]
 
 
-def in_two(chosen: argparse.Namespace, samples: Samples, what: str) -> Division:
+def split(chosen: argparse.Namespace, samples: Samples, what: str) -> Division:
     """Samples to learn from and to test on, as the run that this one goes on from had them."""
     before = None if chosen.before is None else chosen.before["record"]["division"]
     division = divided(samples, before, what)
