@@ -81,14 +81,14 @@ def version() -> str:
 def parser() -> argparse.ArgumentParser:
     """What the command takes."""
     parser_of_all = Parser(
-        prog="adjoint", description="Deep learning in Python, with PyTorch's API."
+        prog="adjoint",
+        description="Deep learning in Python, with PyTorch's API.",
+        epilog="`adjoint COMMAND --help` describes a command.",
     )
     parser_of_all.add_argument("--version", action="version", version=f"adjoint {version()}")
     commands = parser_of_all.add_subparsers(dest="command", required=True, metavar="command")
 
-    run = commands.add_parser(
-        "run", help="run a PyTorch script, `import torch` answered by Adjoint"
-    )
+    run = commands.add_parser("run", help="run a PyTorch script with Adjoint in place of torch")
     run.add_argument("-m", dest="as_module", action="store_true", help="a module, not a file")
     run.add_argument("--full-traceback", action="store_true", help="show the engine's frames too")
     run.add_argument("script", help="the file (or, with -m, the module) to run")
@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
     )
     train.add_argument("args", nargs=argparse.REMAINDER, help="the recipe's own arguments")
 
-    predict = commands.add_parser("predict", help="use what `adjoint train` made")
+    predict = commands.add_parser("predict", help="ask a model that `adjoint train` made")
     predict.add_argument("folder", help="where it was trained into, such as runs/csv")
     predict.add_argument("inputs", nargs="*", help="tables, pictures, or beginnings of a text")
     predict.add_argument(
@@ -119,7 +119,9 @@ def parser() -> argparse.ArgumentParser:
         help="how freely a text goes on: below 1 safer, above freer (0.8)",
     )
 
-    explain = commands.add_parser("explain", help="run a script; a page about what it compiled")
+    explain = commands.add_parser(
+        "explain", help="run a script, and write a page about what it compiled"
+    )
     explain.add_argument("-o", "--output", help="the page to write; by default script.html")
     explain.add_argument("script", help="the file to run")
     explain.add_argument("args", nargs=argparse.REMAINDER, help="what the script finds in sys.argv")
@@ -130,16 +132,22 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument("args", nargs=argparse.REMAINDER, help="adjoint launch --help shows them")
 
     plans = commands.add_parser(
-        "plan", help="which layout of a job fits a cluster, and its cost", add_help=False
+        "plan", help="estimate which layout of a model fits a cluster, and its cost", add_help=False
     )
     plans.add_argument("args", nargs=argparse.REMAINDER, help="adjoint plan --help shows them")
 
-    commands.add_parser("doctor", help="whether everything works here, and what to do if not")
-    commands.add_parser("bench", help="what this machine does: products, memory, a training step")
-    leave = commands.add_parser("export", help="a model as C, WebAssembly or ONNX", add_help=False)
+    commands.add_parser("doctor", help="check that everything works on this machine")
+    commands.add_parser(
+        "bench", help="measure this machine: matrix products, memory, a training step"
+    )
+    leave = commands.add_parser(
+        "export", help="write a model as C, WebAssembly or ONNX", add_help=False
+    )
     leave.add_argument("args", nargs=argparse.REMAINDER, help="adjoint export --help shows them")
 
-    info = commands.add_parser("info", help="versions, devices, threads, cache of kernels")
+    info = commands.add_parser(
+        "info", help="show versions, devices, threads and the cache of kernels"
+    )
     info.add_argument("--clear-cache", action="store_true", help="empty the cache of kernels")
     return parser_of_all
 

@@ -84,15 +84,24 @@ def _attribute(script: ModuleType, chosen: argparse.Namespace, name: str) -> Any
 def parser() -> argparse.ArgumentParser:
     """What `adjoint export` takes."""
     options = Parser(prog="adjoint export", description="A model for where Python is not.")
-    options.add_argument("file", help="a Python file that defines `model` and `args`")
-    options.add_argument("--to", required=True, choices=list(TO), help="what to write")
-    options.add_argument("--out", default=".", help="the folder to write to")
     options.add_argument(
-        "--name", default="model", help="what names of functions and files begin with"
+        "file", help="a Python file that defines `model` and `args`, an example of its arguments"
     )
+    options.add_argument("--to", required=True, choices=list(TO), help="the format to write")
+    options.add_argument("--out", default=".", help="the folder to write to (this one)")
+    options.add_argument("--name", default="model", help="prefix of functions and files (model)")
     options.add_argument("--model", default="model", help="the name of the model in the file")
     options.add_argument("--args", default="args", help="the name of its arguments in the file")
-    options.add_argument("--machine", choices=[NATIVE, *DESTINATIONS], help="what the code is for")
-    options.add_argument("--weights", default="embedded", choices=["embedded", "file"])
-    options.add_argument("--threads", action="store_true", help="calls may be given threads")
+    options.add_argument(
+        "--machine", choices=[NATIVE, *DESTINATIONS], help="the processor to make code for"
+    )
+    options.add_argument(
+        "--weights",
+        default="embedded",
+        choices=["embedded", "file"],
+        help="inside the program (the default), or in a file beside it",
+    )
+    options.add_argument(
+        "--threads", action="store_true", help="calls can use a pool of worker threads"
+    )
     return options

@@ -37,18 +37,26 @@ KEPT = 34
 def plan(argv: Sequence[str]) -> int:
     """Print what each layout needs and takes."""
     parser = Parser(prog="adjoint plan", description="Which layout of a job fits a cluster.")
-    parser.add_argument("--model", default="gpt2", choices=sorted(MODELS))
-    parser.add_argument("--gpus", "--devices", type=int, default=8, dest="devices")
-    parser.add_argument("--memory", type=float, default=80.0, help="GiB of each device")
-    parser.add_argument("--tflops", type=float, default=300.0, help="10^12 operations per second")
-    parser.add_argument("--bandwidth", type=float, default=100.0, help="10^9 bytes per second")
-    parser.add_argument("--latency", type=float, default=10.0, help="microseconds")
-    parser.add_argument("--batch", type=int, default=8, help="sequences per device")
-    parser.add_argument("--length", type=int, default=1024, help="tokens per sequence")
-    parser.add_argument("--bytes", type=int, default=4, help="of a parameter")
+    parser.add_argument(
+        "--model", default="gpt2", choices=sorted(MODELS), help="which model is trained (gpt2)"
+    )
+    parser.add_argument(
+        "--gpus", "--devices", type=int, default=8, dest="devices", help="how many devices (8)"
+    )
+    parser.add_argument("--memory", type=float, default=80.0, help="GiB of each device (80)")
+    parser.add_argument(
+        "--tflops", type=float, default=300.0, help="10^12 operations per second of a device (300)"
+    )
+    parser.add_argument(
+        "--bandwidth", type=float, default=100.0, help="10^9 bytes per second of a link (100)"
+    )
+    parser.add_argument("--latency", type=float, default=10.0, help="microseconds of a link (10)")
+    parser.add_argument("--batch", type=int, default=8, help="sequences per device (8)")
+    parser.add_argument("--length", type=int, default=1024, help="tokens per sequence (1024)")
+    parser.add_argument("--bytes", type=int, default=4, help="bytes of a parameter (4)")
     parser.add_argument(
         "--measure", action="store_true",
-        help="the processes that `adjoint launch` has started, measured, instead of a cluster",
+        help="measure the processes that `adjoint launch` has started, instead of estimating",
     )  # fmt: skip
     given: argparse.Namespace = parser.parse_args(list(argv))
     shape = MODELS[given.model]
