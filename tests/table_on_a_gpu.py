@@ -141,6 +141,31 @@ def refusal(call: Callable[[], Any]) -> Exception | None:
     return None
 
 
+def check_networks_under_autocast() -> None:
+    """As in PyTorch, recurrent networks give halves there, and gradients as parameters are.
+
+    On a GPU alone: to interpret them takes minutes.
+    """
+    for kind in ("LSTM", "GRU", "RNN"):
+        ad.manual_seed(3)
+        layer = getattr(ad.nn, kind)(4, 6, 2, bidirectional=True).to("cuda")
+        x = ad.tensor(draw(5, 3, 4), device="cuda")
+        packed = ad.nn.utils.rnn.pack_padded_sequence(x, ad.tensor([5, 4, 2]))
+        for given in (x, packed):
+            want = layer(given)[0]
+            with ad.autocast("cuda", ad.bfloat16):
+                out, last = layer(given)
+            out, want = (y if given is x else y.data for y in (out, want))
+            states = last if isinstance(last, tuple) else (last,)
+            assert {y.dtype for y in (out, *states)} == {ad.bfloat16}, kind
+            ad.testing.assert_close(out.float(), want, rtol=0.03, atol=0.03)
+            grads = ad.autograd.grad(out.float().square().sum(), [*layer.parameters()])
+            wanted = ad.autograd.grad(want.square().sum(), [*layer.parameters()])
+            for g, w in zip(grads, wanted, strict=True):
+                assert g.dtype is ad.float32, kind
+                assert (g - w).norm() <= 0.03 * w.norm() + 0.01, kind
+
+
 def main(names: list[str]) -> None:
     """All of it on the stand-in."""
     importlib.import_module("tests.cupy_stand_in").connect()

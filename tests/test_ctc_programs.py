@@ -10,6 +10,7 @@ import pytest
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.nn.losses.ctc import CTC_LOSS_SMALL, record_for
 
 
 def case(seed: int) -> tuple[Any, Any, Any, Any]:
@@ -86,3 +87,16 @@ def test_no_sequences_are_refused() -> None:
     lengths = ad.zeros(0, dtype=ad.int64)
     with pytest.raises(RuntimeError, match="must not be empty"):
         F.ctc_loss(ad.zeros(8, 0, 5), ad.ones(0, 3, dtype=ad.int64), lengths, lengths)
+
+
+def test_autocast_takes_the_way_that_is_taken_without_it() -> None:
+    """Its records see to casts: in its region too, a GPU's kernel and few elements are one node."""
+    few = ad.randn(6, 2, 5, requires_grad=True)
+    targets, lengths = ad.tensor([[1, 2], [3, 3]]), (ad.tensor([6, 5]), ad.tensor([2, 2]))
+    found = []
+    for enabled in (False, True):
+        with ad.autocast("cpu", enabled=enabled):
+            assert record_for(few) is CTC_LOSS_SMALL
+            loss = F.ctc_loss(few.log_softmax(-1), targets, *lengths)
+        found.append([loss, *ad.autograd.grad(loss, few)])
+    ad.testing.assert_close(*found, rtol=0, atol=0)

@@ -273,6 +273,40 @@ def test_packed_sequences_by_cudnn(kind: str, dtype: Any, monkeypatch: pytest.Mo
 
 @ASKED
 @pytest.mark.cuda
+@pytest.mark.parametrize("kind", KINDS)
+def test_autocast_has_cudnn_run_in_halves(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed or not, as in PyTorch; what is compiled gives the same, and the same dtypes."""
+    chosen = taken(monkeypatch)
+    ad.manual_seed(4)
+    layer = layer_of(kind, {"num_layers": 2, "bidirectional": True}, 8, 16).cuda()
+    x = ad.randn(7, 3, 8, device="cuda")
+    packed = pack_padded_sequence(x, ad.tensor([7, 4, 2]))
+
+    def step(x: Any) -> Any:
+        with ad.autocast("cuda", ad.bfloat16):
+            out, last = layer(x)
+        outs = [out, *(last if isinstance(last, tuple) else [last])]
+        loss = sum((o.float().square().sum() for o in outs), 0.0)
+        return [*outs, *ad.autograd.grad(loss, [*layer.parameters()])]
+
+    found, programmed = step(x), ad.compile(step)(x)
+    first = chosen[0]
+    assert first is not None
+    assert first.dtype == "bfloat16"
+    for mine, theirs in zip(found, programmed, strict=True):
+        assert mine.dtype is theirs.dtype
+        apart = (mine.float() - theirs.float()).norm()
+        assert apart <= 0.03 * theirs.float().norm() + 1e-3
+    del chosen[:]
+    with ad.autocast("cuda", ad.bfloat16):
+        out = layer(packed)[0].data
+    assert chosen.pop() is not None
+    assert out.dtype is ad.bfloat16
+    ad.testing.assert_close(out.float(), layer(packed)[0].data, rtol=0.03, atol=0.03)
+
+
+@ASKED
+@pytest.mark.cuda
 def test_training_by_cudnn() -> None:
     """Steps of an optimizer, with accumulated gradients and saved tensors kept on the CPU."""
 
@@ -312,7 +346,7 @@ def test_second_derivatives_on_a_gpu() -> None:
 @ASKED
 @pytest.mark.cuda
 def test_what_cudnn_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Projections, dropout, autocast, determinism, transforms, capture, and where it is off."""
+    """Projections, dropout, determinism, transforms, capture, and where it is off."""
     chosen = taken(monkeypatch)
     x = ad.randn(4, 2, 8, device="cuda")
     layer = ad.nn.LSTM(8, 8).cuda()
@@ -321,9 +355,6 @@ def test_what_cudnn_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     for other in (ad.nn.LSTM(8, 8, proj_size=4).cuda(),):
         other(x)
         assert chosen.pop() is None
-    with ad.autocast("cuda", ad.bfloat16):
-        layer(x)
-    assert chosen.pop() is None
     ad.use_deterministic_algorithms(True)
     try:
         layer(x)

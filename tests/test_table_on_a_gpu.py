@@ -9,7 +9,13 @@ import pytest
 
 from tests.cupy_stand_in import CupyArray
 from tests.interpreted_process import needs_interpreter, run_by_interpreter
-from tests.table_on_a_gpu import CASES, REFUSED, check, check_refused
+from tests.table_on_a_gpu import (
+    CASES,
+    REFUSED,
+    check,
+    check_networks_under_autocast,
+    check_refused,
+)
 
 
 @needs_interpreter
@@ -35,3 +41,8 @@ def test_on_a_gpu(name: str) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
     check_refused(name)
+
+
+@pytest.mark.cuda
+def test_networks_under_autocast() -> None:
+    check_networks_under_autocast()

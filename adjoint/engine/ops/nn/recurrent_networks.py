@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import bfloat16, float32, uint8
+from adjoint.engine.core.dtype import DType, bfloat16, float32, uint8
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
@@ -347,26 +347,76 @@ def run(
 
     `states` may be a function that makes zeros, which is not called where nobody reads them.
     """
+    options = (has_biases, num_layers, dropout, train, bidirectional)
     if CONTEXT.autocast is not None and cell == "LSTM" and not _grows(sizes):
         lowered = _lowered(input, states, params, num_layers * (1 + bidirectional))
         if lowered is not None:
-            options = (has_biases, num_layers, dropout, train, bidirectional)
             with CONTEXT.having(autocast=None):
                 return run(cell, lowered[0], sizes, lowered[1], lowered[2], *options)
+    half = _half_on_device(input)
+    if half is None:
+        return _run(cell, input, sizes, states, params, *options)
+    out, last = _run(cell, input, sizes, states, params, *options)
+    return out.to(half), tuple(s.to(half) for s in last)
+
+
+def _run(
+    cell: str,
+    input: Tensor,
+    sizes: list[int] | None,
+    states: State | Callable[[], State],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Tensor, State]:
+    """The same; under a GPU's autocast the results may be wider than the region's dtype."""
     if CHOOSE.get(input.device.type) is not None:
         drops = bool(dropout) and train and num_layers > 1
         if drops and CONTEXT.capture is None:
             layers = (has_biases, num_layers, dropout, bidirectional)
             return _run_dropping(cell, input, sizes, states, params, *layers)
         first = () if callable(states) else states
-        kind = (first, params, has_biases, num_layers, bidirectional)
-        network = None if drops else _chosen(cell, input, sizes, *kind)
+        kind = (has_biases, num_layers, bidirectional)
+        halves = None if drops or CONTEXT.capture is not None else _in_halves(input, first, params)
+        if halves is not None:
+            with CONTEXT.having(autocast=None):
+                network = _chosen(cell, halves[0], sizes, halves[1], halves[2], *kind)
+                if network is not None:
+                    return _run_whole(network, *halves)
+        network = None if drops else _chosen(cell, input, sizes, first, params, *kind)
         if network is not None:
             return _run_whole(network, input, first, params)
     return over_layers(
         CELLS[cell], input, sizes, states() if callable(states) else states, params, has_biases,
         num_layers, dropout, train, bidirectional,
     )  # fmt: skip
+
+
+def _half_on_device(x: Tensor) -> DType | None:
+    """The dtype to which a GPU's autocast lowers a network over `x`; None where it does not.
+
+    There PyTorch casts what a network is given and calls cuDNN, so its results are halves.
+    """
+    active: Any = CONTEXT.autocast
+    if active is None or x.device.type != "cuda" or not active.settings.cuda.enabled:
+        return None
+    half: DType = active.settings.cuda.dtype
+    return half if x.dtype is float32 or x.dtype.is_half else None
+
+
+def _in_halves(
+    x: Tensor, states: State, params: Sequence[Tensor]
+) -> tuple[Tensor, State, Sequence[Tensor]] | None:
+    """What such a network is given, cast."""
+    half = _half_on_device(x)
+    if half is None or not all(map(is_tensor, params)):
+        return None
+    active: Any = CONTEXT.autocast
+    cast, *rest = active.cast_each([x, *states, *params], half, "cuda")
+    return cast, tuple(rest[: len(states)]), rest[len(states) :]
 
 
 def _grows(sizes: list[int] | None) -> bool:

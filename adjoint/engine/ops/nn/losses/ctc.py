@@ -171,17 +171,17 @@ def _ctc_input(
 
 
 def record_for(x: Tensor) -> Record:
-    """The record that does it: each differentiates it in its own way."""
-    if has_kernel(x) or (CONTEXT.plain and x.numel() <= FEW):
+    """The record that does it: each differentiates it in its own way, and sees to autocast."""
+    if has_kernel(x) or (CONTEXT.settled and x.numel() <= FEW):
         return CTC_LOSS_SMALL
-    fragment = CONTEXT.plain and is_large(x._array, CTC_LOSS_PROGRAM.large)
+    fragment = CONTEXT.settled and is_large(x._array, CTC_LOSS_PROGRAM.large)
     return CTC_LOSS_PROGRAM if fragment else CTC_LOSS
 
 
 def has_kernel(x: Tensor) -> bool:
     """Whether a GPU's own kernel does it: at once, or between the launches of a program."""
     recorded = CONTEXT.capture is not None and not CONTEXT.levels
-    return x.device.type == "cuda" and (CONTEXT.plain or recorded)
+    return x.device.type == "cuda" and (CONTEXT.settled or recorded)
 
 
 _CTC = in_float32(_ctc)
@@ -204,7 +204,7 @@ def _lengths(name: str, lengths: Any, like: Tensor, batch: int) -> tuple[Tensor,
     """Lengths as a tensor and, where they are known, as numbers."""
     if is_tensor(lengths) and (lengths.dtype.is_inexact or lengths.dtype is bool_):
         raise DTypeError(f"ctc_loss: {name} must be integral, received {lengths.dtype.name}")
-    if is_tensor(lengths) and not CONTEXT.plain:
+    if is_tensor(lengths) and not CONTEXT.settled:
         return lengths.reshape((batch,)).to(like.device).to(int64), None
     numbers = [int(n) for n in (lengths.reshape(-1).tolist() if is_tensor(lengths) else lengths)]
     if len(numbers) != batch:
