@@ -179,6 +179,13 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
+def pytest_sessionfinish() -> None:
+    """Processes that tests share end."""
+    shared = sys.modules.get("tests.interpreted_process")
+    if shared is not None:
+        shared.end()
+
+
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Before a module is imported, which may draw."""
     if isinstance(collector, pytest.Module):

@@ -69,10 +69,16 @@ class Forking:
         out, err = [path.read_text() for path in self.said]
         return status, out, err
 
+    def run_text(self, text: str) -> tuple[int, str, str]:
+        """The same of a program's text, in the folder of the repository."""
+        program = self.said[0].with_name("program.py")
+        program.write_text(text)
+        return self.run(program, folder=ROOT)
+
 
 @contextmanager
-def forking(*modules: str) -> Iterator[Forking]:
-    """A process that has these modules loaded."""
+def forking(*modules: str, **environment: str) -> Iterator[Forking]:
+    """A process that has these modules loaded, begun with these variables in its environment."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     with (
         TemporaryDirectory() as folder,
@@ -81,7 +87,7 @@ def forking(*modules: str) -> Iterator[Forking]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         ) as process,
     ):
         yield Forking(process, Path(folder))

@@ -6,12 +6,13 @@ Triton decides once whether it interprets, so the tests' own process cannot do i
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.forking import Forking, forking
 
 ROOT = Path(__file__).parent.parent
 HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
@@ -19,17 +20,42 @@ HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
 needs_interpreter = pytest.mark.skipif(
     not HAS_TRITON, reason="the interpreter needs Triton and SciPy"
 )
+# What all such processes import before anything else; it takes longer than some of them run.
+LOADED = (
+    "adjoint.nn.functional", "ml_dtypes", "scipy.special", "triton.language",
+    "triton.runtime.interpreter", "tests.cupy_stand_in",
+)  # fmt: skip
+_started = ExitStack()
 
 
-def run_by_interpreter(module: str, *arguments: str, says: str, strict: bool = True) -> None:
+@cache
+def _interpreting(**environment: str) -> Forking:
+    """A process in which Triton interprets, whose children run what is asked for."""
+    return _started.enter_context(forking(*LOADED, TRITON_INTERPRET="1", **environment))
+
+
+def end() -> None:
+    """End such processes, if any was started."""
+    _started.close()
+    _interpreting.cache_clear()
+
+
+def run_by_interpreter(
+    module: str, *arguments: str, says: str, strict: bool = True, **environment: str
+) -> None:
     """Run `python -m module arguments`, which ends well and says so; if `strict`, without warnings."""
-    done = subprocess.run(
-        [sys.executable, *(["-W", "error"] if strict else []), "-m", module, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
+    said = run_text_by_interpreter(
+        f"import runpy, sys; sys.argv[1:] = {arguments!r}\n"
+        f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)",
+        warnings="error" if strict else "default",
+        **environment,
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert says in done.stdout
+    assert says in said
+
+
+def run_text_by_interpreter(text: str, warnings: str = "ignore", **environment: str) -> str:
+    """Run a program, which ends well; what it said."""
+    first = f"import warnings; warnings.simplefilter({warnings!r})\n"
+    status, said, errors = _interpreting(**environment).run_text(first + text)
+    assert status == 0, said[-3000:] + errors[-3000:]
+    return said

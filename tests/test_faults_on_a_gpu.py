@@ -23,9 +23,8 @@ def test_interpreted() -> None:
 
 
 @needs_interpreter
-def test_blocking_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ADJOINT_LAUNCH_BLOCKING", "1")
-    run_by_interpreter("tests.faults_on_a_gpu", "blocking", says=SAYS)
+def test_blocking_interpreted() -> None:
+    run_by_interpreter("tests.faults_on_a_gpu", "blocking", says=SAYS, ADJOINT_LAUNCH_BLOCKING="1")
 
 
 @pytest.mark.cuda

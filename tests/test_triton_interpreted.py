@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import gc
 import importlib
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.interpreted_process import run_text_by_interpreter
 from tests.triton_programs import PROGRAMS
 
 pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) interprets the kernels")
@@ -288,16 +285,7 @@ def in_a_process(names: tuple[str, ...], optimizers: tuple[str, ...], steps: int
 
 
 def run_script(call: str) -> None:
-    script = f"import tests.test_triton_interpreted as t; {call}"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_text_by_interpreter(f"import tests.test_triton_interpreted as t; {call}")
 
 
 def test_programs_equal_eager() -> None:
