@@ -13,6 +13,7 @@ from adjoint.engine.backends.array.gpu.cuda import is_available as cuda_is_avail
 from adjoint.engine.backends.array.lists.many import update_many
 from adjoint.engine.core.dtype import float16, float32, int32
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.loading import brought
 from adjoint.engine.ops.create.creation import full, zeros
@@ -343,7 +344,7 @@ def _any(by_device: dict[Any, Tensor], device: Any) -> Tensor:
 def _written(optimizer: Any) -> list[Tensor]:
     """The tensors an optimizer's step may write; a user's may also write to gradients."""
     out = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-    if type(optimizer).__module__.partition(".")[0] != __name__.partition(".")[0]:
+    if module_of(type(optimizer)).partition(".")[0] != __name__.partition(".")[0]:
         out += [p.grad for p in out]
     for state in optimizer.state.values():
         out += [v for v in state.values() if is_tensor(v)]

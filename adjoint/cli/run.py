@@ -17,6 +17,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from adjoint.cli import torch_alias
+from adjoint.engine.core.ownership import is_own, module_of
 
 PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 COMMAND = str(Path(__file__).resolve().parent) + os.sep
@@ -168,19 +169,19 @@ def missing_feature(error: BaseException) -> str | None:
         if isinstance(owner, ModuleType) and owner.__name__.split(".")[0] in OURS:
             return f"{torch_alias.torch_name(owner.__name__)}.{error.name}"
         kind = owner if isinstance(owner, type) else type(owner)
-        if kind.__module__.split(".")[0] == "adjoint" and not error.name.startswith("__"):
+        if is_own(kind) and not error.name.startswith("__"):
             return f"{_public_home(kind)}.{kind.__name__}.{error.name}"
     return None
 
 
 def _public_home(kind: type) -> str:
     """The outermost module that has a class: `torch` for `Tensor`, `torch.nn` for `Linear`."""
-    parts = kind.__module__.split(".")
+    parts = module_of(kind).split(".")
     for end in range(1, len(parts) + 1):
         name = ".".join(parts[:end])
         if getattr(sys.modules.get(name), "__dict__", {}).get(kind.__name__) is kind:
             return torch_alias.torch_name(name)
-    return torch_alias.torch_name(kind.__module__)
+    return torch_alias.torch_name(module_of(kind))
 
 
 def _missing_import(error: ImportError) -> str | None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from adjoint.cli.addresses import has_below
 from adjoint.cli.addresses import module as elsewhere
+from adjoint.cli.class_names import is_named, name_classes
 from adjoint.cli.companions import CompanionFinder
 from adjoint.engine.core.state import config
 from adjoint.torch_version import TorchVersion
@@ -43,6 +44,7 @@ PACKAGES = {
 
 MODULE = re.compile(r"module '(adjoint(?:\.\w+)*)'")  # as errors name one
 ENGINE = "adjoint.engine"  # the one folder that no path of PyTorch's leads to
+_LOOKED_FOR: set[str] = set()  # what is being imported by PyTorch's names
 
 
 def adjoint_name(name: str) -> str:
@@ -72,7 +74,11 @@ class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if in_engine(name):
             # With None the next finder would load a second engine from the package's folder.
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
-        module = find_module(name)
+        _LOOKED_FOR.add(fullname)
+        try:
+            module = find_module(name)
+        finally:
+            _LOOKED_FOR.discard(fullname)
         return None if module is None else self._spec(fullname, module)
 
     def _spec(self, name: str, module: ModuleType) -> importlib.machinery.ModuleSpec:
@@ -115,6 +121,10 @@ class ModuleLoader(importlib.machinery.SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
+        name_classes(module, torch_name(module.__name__))
+        enter(module)
+        if not hasattr(module, "__path__") and in_engine(module.__name__):
+            return
         answer_reads(module)
         if hasattr(module, "__path__"):
             keep_functions(module)
@@ -131,9 +141,21 @@ class ModuleFinder(importlib.abc.MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
             return None
-        if spec.submodule_search_locations is not None or not in_engine(fullname):
+        package = spec.submodule_search_locations is not None
+        if package or is_named(fullname) or not in_engine(fullname):
             spec.loader = ModuleLoader(spec.loader.name, spec.loader.path)
         return spec
+
+
+def enter(module: ModuleType) -> None:
+    """Have a module be found by PyTorch's name too, where `inspect` and `typing` look.
+
+    What is being imported by that name is entered when it is loaded: entered before, Python would
+    take it for a module of its own, and load the file again.
+    """
+    path = torch_name(module.__name__)
+    if is_named(module.__name__) and not in_engine(module.__name__) and path not in _LOOKED_FOR:
+        sys.modules.setdefault(path, module)
 
 
 def in_engine(name: str) -> bool:
@@ -219,6 +241,9 @@ def install() -> None:
         del sys.modules[name]
     facade: Any = importlib.import_module("adjoint")
     for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "adjoint":
+            name_classes(module, torch_name(name))
+            enter(module)
         if name.split(".")[0] == "adjoint" and (hasattr(module, "__path__") or not in_engine(name)):
             answer_reads(module)
             if hasattr(module, "__path__") and not in_engine(name):

@@ -13,6 +13,7 @@ from typing import Any
 
 from adjoint.checks import _assert
 from adjoint.engine.core.operations.overrides import OVERRIDES
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.fx.graph import Graph
 from adjoint.fx.graph_module import GraphModule
@@ -74,7 +75,7 @@ class Tracer(TracerBase):
 
     def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
         """Whether a module is one call: those of `nn` are, but for Sequential."""
-        ours = type(m).__module__.startswith(("adjoint.nn", "torch.nn"))
+        ours = module_of(type(m)).startswith(("adjoint.nn", "torch.nn"))
         return ours and type(m).__name__ != "Sequential"
 
     def path_of_module(self, mod: Module) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 
 from adjoint.engine.core.layout import strided
 from adjoint.engine.core.operations.public import PUBLIC
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.core.state.loading import brought
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -159,7 +160,7 @@ MOVED = {"adjoint.data": "torch.utils.data", "adjoint.vision": "torchvision", "a
 
 def torch_name(value: Any) -> str | None:
     """Module and name of a class or function of Adjoint's as PyTorch's files have them, or None."""
-    module = getattr(value, "__module__", None) or ""
+    module = module_of(value)
     name = getattr(value, "__qualname__", "")
     if not module.startswith("adjoint.") or not name or "." in name:
         return None
@@ -190,7 +191,7 @@ def global_name(value: Any) -> str:
     known_as = torch_name(value)
     if known_as is not None:
         return known_as
-    module, name = value.__module__, value.__qualname__
+    module, name = module_of(value), value.__qualname__
     owner: Any = sys.modules.get(module)
     for part in name.split("."):
         owner = getattr(owner, part, None)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
 from adjoint import export as programs
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 
@@ -95,7 +96,7 @@ def scripted(module: Module) -> Module:
         return module
     kind = type(module)
     scripted_module: Module = object.__new__(
-        type(kind.__name__, (ScriptModule, kind), {"__module__": kind.__module__})
+        type(kind.__name__, (ScriptModule, kind), {"__module__": module_of(kind)})
     )
     object.__setattr__(scripted_module, "__dict__", module.__dict__)
     return scripted_module

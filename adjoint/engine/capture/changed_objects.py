@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from adjoint.engine.core.instances import reached, written_in_c
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.core.tree import DICTS
 
 _FRAMEWORK = __name__.partition(".")[0]
@@ -33,7 +34,7 @@ def can_be_taken_apart(kind: Any) -> bool:
     """
     if written_in_c(kind) is not object or hasattr(kind, "__del__"):
         return False
-    if any(base.__module__.partition(".")[0] == _FRAMEWORK for base in kind.__mro__):
+    if any(module_of(base).partition(".")[0] == _FRAMEWORK for base in kind.__mro__):
         return False
     return kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.instances import reached, taken_apart
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.core.tree import (
     DICTS,
     REGISTERED,
@@ -58,7 +59,7 @@ def is_taken_apart(value: Any, changed: Classes = NONE) -> bool:
     if kind in changed:
         return True
     if kind.__hash__ is None:  # of the framework's own, what stands for numbers of each call
-        return kind.__module__.partition(".")[0] != _FRAMEWORK
+        return module_of(kind).partition(".")[0] != _FRAMEWORK
     return kind in REGISTERED or holds_attributes_only(value)
 
 

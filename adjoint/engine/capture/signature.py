@@ -22,6 +22,7 @@ from adjoint.engine.core.generated import function_of_text
 from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.instances import ObjectParts
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import DICTS, TreeDef
@@ -160,7 +161,7 @@ def _static_key(leaf: Any) -> Any:
         cls in _VALUES
         or cls is _Slice
         or vars(object)["__eq__"] is getattr(cls, "__eq__", None)
-        or cls.__module__.startswith("adjoint.")
+        or module_of(cls).startswith("adjoint.")
     ):
         return number_key(leaf)
     value = isinstance(leaf, _IMMUTABLE) and not cls.__dictoffset__

@@ -17,6 +17,8 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from adjoint.engine.core.ownership import module_of
+
 _CLASSES: dict[Any, Any] = {}
 # What a compiled module says of its program, unless the module has attributes of these names.
 _PROGRAM_NAMES = frozenset(
@@ -118,7 +120,7 @@ def _compiled_class(cls: Any) -> Any:
         "__reduce_ex__": reduce,
         "__deepcopy__": deepcopy,
         "__copy__": lambda self: compiled_module(copy.copy(self._orig_mod), *self._made_by),
-        "__module__": cls.__module__,
+        "__module__": module_of(cls),
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
     }

@@ -9,6 +9,24 @@ from typing import Any
 # those, so while there are any, what is recorded does not follow from the package's code.
 REPLACED: dict[str, Any] = {}
 
+_HOMES: dict[int, str] = {}  # where classes are written that programs know by another module
+
+
+def module_of(thing: Any) -> str:
+    """The module that a class or function is written in, by whatever name programs know it.
+
+    >>> module_of(dict)
+    'builtins'
+    """
+    return _HOMES.get(id(thing)) or getattr(thing, "__module__", None) or ""
+
+
+def know_as(kind: type, module: str, name: str | None = None) -> None:
+    """Have a class of the framework's say that it is of another module."""
+    _HOMES.setdefault(id(kind), kind.__module__)
+    kind.__module__ = module
+    kind.__qualname__ = name or kind.__qualname__
+
 
 def is_own(thing: Any) -> bool:
     """Whether a function or class is the framework's own.
@@ -16,7 +34,7 @@ def is_own(thing: Any) -> bool:
     >>> is_own(is_own), is_own(len)
     (True, False)
     """
-    return (thing.__module__ or "").partition(".")[0] == __name__.partition(".")[0]
+    return module_of(thing).partition(".")[0] == __name__.partition(".")[0]
 
 
 def is_written_here(thing: Any) -> bool:

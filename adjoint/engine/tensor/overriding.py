@@ -34,6 +34,7 @@ from adjoint.engine.core.operations.overrides import (
     refuse_foreign_function,
 )
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state import forks
 from adjoint.engine.tensor.tensor import Tensor, TensorType
@@ -74,7 +75,7 @@ def default_torch_function(
     cls: type[Any], func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
 ) -> Any:
     """Run the function; what it makes is of this class. Foreign classes have to decide."""
-    if not all(issubclass(cls, kind) or kind.__module__.startswith("adjoint.") for kind in types):
+    if not all(issubclass(cls, kind) or module_of(kind).startswith("adjoint.") for kind in types):
         return NotImplemented
     for value in args:
         if overrides(type(value)):
@@ -106,7 +107,7 @@ def _asking(raw: Callable[..., Any], name: str) -> Callable[..., Any]:
         if (
             OVERRIDES.active
             and not (inward and _engine_asks(sys._getframe(1)))
-            and not (own_look and type(self).__module__.startswith("adjoint."))
+            and not (own_look and module_of(type(self)).startswith("adjoint."))
         ):
             result = dispatch(method, (self, *args), kwargs)
             if result is not PASS:

@@ -15,6 +15,7 @@ from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.errors import DTypeValueError
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.container import ModuleDict, ModuleList
 from adjoint.nn.modules.module import Module
@@ -209,7 +210,7 @@ def _refuse_pickling(self: Any) -> Any:
 def _give_own_class(module: Any) -> None:
     """Let the module's class be one of its own, for properties to be put on."""
     kind = type(module)
-    members: dict[str, Any] = {"__getstate__": _refuse_pickling, "__module__": kind.__module__}
+    members: dict[str, Any] = {"__getstate__": _refuse_pickling, "__module__": module_of(kind)}
     if not hasattr(kind, "__deepcopy__"):
         members["__deepcopy__"] = _deepcopy
     module.__class__ = type(f"Parametrized{kind.__name__}", (kind,), members)

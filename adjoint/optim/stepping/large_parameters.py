@@ -18,7 +18,7 @@ from numpy import ndarray
 from adjoint.engine.backends.array.lists.apart import apart
 from adjoint.engine.core.operations import large
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
-from adjoint.engine.core.ownership import is_written_here
+from adjoint.engine.core.ownership import is_written_here, module_of
 from adjoint.engine.core.state.loading import brought
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.ir import frozen
@@ -36,15 +36,15 @@ KNOWN = frozenset({__name__.partition(".")[0], "numpy"})  # besides Python's own
 
 def is_of_this_package(owner: type) -> bool:
     """Whether an optimizer and all that its class can do is what files of `optim` say."""
-    module = sys.modules.get(owner.__module__)
+    module = sys.modules.get(module_of(owner))
     if getattr(module, owner.__qualname__, None) is not owner:
         return False
     if not all(
-        cls.__module__.startswith(FOLDER) and all(map(is_written_here, vars(cls).values()))
+        module_of(cls).startswith(FOLDER) and all(map(is_written_here, vars(cls).values()))
         for cls in owner.__mro__[:-1]
     ):
         return False
-    stating = [cls for cls in owner.__mro__[:-1] if cls.__module__ not in RUNNING]
+    stating = [cls for cls in owner.__mro__[:-1] if module_of(cls) not in RUNNING]
     return calls_known_functions(
         [part for cls in stating for name, part in vars(cls).items() if name[:2] != "__"]
     )
@@ -62,7 +62,7 @@ def calls_known_functions(parts: Iterable[Any]) -> bool:
                 continue
             if not isinstance(called, FunctionType | BuiltinFunctionType | type):
                 return False  # an object of who knows whose
-            module = called.__module__ or ""
+            module = module_of(called)
             if isinstance(called, FunctionType):
                 module = called.__globals__.get("__name__") or ""  # which `wraps` does not change
                 met.add(called)
@@ -178,7 +178,7 @@ class LargeParameters:
             return None
         options = tuple(self.options.items())
         rest = (tuple(self.lengths.items()), tuple(names), self.elementwise)
-        return (code_of_rules(), owner.__module__, owner.__qualname__, options, *rest)
+        return (code_of_rules(), module_of(owner), owner.__qualname__, options, *rest)
 
     def laid_flat(self, tensors: Sequence[Tensor]) -> list[Tensor] | None:
         """The tensors as rows of elements one after the other; None where they are not."""

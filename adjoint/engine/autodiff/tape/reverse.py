@@ -29,6 +29,7 @@ from adjoint.engine.core.layout import strided
 from adjoint.engine.core.operations.overrides import OVERRIDES, PASS, dispatch, overriding
 from adjoint.engine.core.operations.public import method
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import TrackedDict
 from adjoint.engine.tensor.tensor import Tensor
@@ -174,7 +175,7 @@ def _taken_over(function: Any, of: Any, by: Any, cotangents: Any, **options: Any
     """
     given = [_several(of), () if by is None else _several(by)]
     asked = overriding((*given[0], *given[1]), {})
-    if all(type(x).__module__.startswith("adjoint.") for x in asked):  # whose rules are ours
+    if all(module_of(type(x)).startswith("adjoint.") for x in asked):  # whose rules are ours
         return PASS
     OVERRIDES.enlist()
     if function is grad:

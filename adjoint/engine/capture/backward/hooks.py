@@ -11,6 +11,7 @@ from adjoint.engine.capture.python.observation import Observation
 from adjoint.engine.capture.python.plain import MISSING, has
 from adjoint.engine.capture.tensors.callbacks import is_native
 from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.core.ownership import module_of
 
 # What nobody takes for state: functions and where they are found.
 _CODE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.CodeType, type)
@@ -42,7 +43,7 @@ def _is_code(value: Any) -> bool:
 
 def _is_of_framework(place: Location) -> bool:
     """Whether a place is an attribute of a class of the framework's."""
-    return type(place) is ClassAttribute and is_native(place.owner.__module__)
+    return type(place) is ClassAttribute and is_native(module_of(place.owner))
 
 
 def _names_a_builtin(place: Location, value: Any) -> bool:

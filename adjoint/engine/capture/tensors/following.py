@@ -76,6 +76,7 @@ from adjoint.engine.capture.tensors.tags import tag_argument
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.origins import place_now
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.rng import Generator
@@ -152,7 +153,7 @@ class TensorEngine(CallNumbers):
             module = fn.__globals__.get("__name__") or ""
             return is_native(module) and fn.__name__ not in _WRAPPERS and not wraps_users(fn)
         if isinstance(fn, type):
-            return is_native(fn.__module__) and not issubclass(fn, BaseException)
+            return is_native(module_of(fn)) and not issubclass(fn, BaseException)
         if is_captured(fn):
             return True
         return isinstance(fn, types.BuiltinFunctionType) and is_native(fn.__module__ or "")
@@ -222,7 +223,7 @@ class TensorEngine(CallNumbers):
             recorder.new(result)
             new_parts(recorder, result)
         elif (isinstance(result, types.FunctionType) and alone) or (
-            has(type(result), "__next__") or (isinstance(fn, type) and keeps_state(fn.__module__))
+            has(type(result), "__next__") or (isinstance(fn, type) and keeps_state(module_of(fn)))
         ):
             recorder.new(result)
         elif has(type(result), "capture_made_again"):
@@ -354,7 +355,7 @@ class TensorEngine(CallNumbers):
                 and isinstance(rule := getattr(cls, name, None), types.FunctionType)
                 and not is_native(rule.__globals__.get("__name__") or "")
             }
-            body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, **rules}
+            body = {"__module__": module_of(cls), "__qualname__": cls.__qualname__, **rules}
             self.functions[cls] = type(cls)(cls.__name__, (cls,), body) if rules else cls
         return self.functions[cls]
 
@@ -425,7 +426,7 @@ class TensorEngine(CallNumbers):
         if cls is StructureVersion:
             return True
         return (
-            is_native(cls.__module__)
+            is_native(module_of(cls))
             and cls not in (HostScalar, ObjectIdentity)
             and not issubclass(cls, (dict, list, set))
         )
@@ -445,7 +446,7 @@ class TensorEngine(CallNumbers):
 
     def keeps(self, cls: type) -> bool:
         """Whether a class is the framework's: nobody changes these, but for layers."""
-        return is_native(cls.__module__) or cls is TrackedDict
+        return is_native(module_of(cls)) or cls is TrackedDict
 
     def keeps_function(self, fn: Any) -> bool:
         """Whether a function is the framework's."""
@@ -461,7 +462,7 @@ class TensorEngine(CallNumbers):
                 f"{obj.name()}.{name}", "another call's operations may be others",
                 "Look at the tape outside.",
             )  # fmt: skip
-        stateful = not is_tensor(obj) and keeps_state(type(obj).__module__)
+        stateful = not is_tensor(obj) and keeps_state(module_of(type(obj)))
         table = recorder.attributes(obj) if stateful else None
         if table is not None:
             on_class = has(type(obj), name)
@@ -490,7 +491,7 @@ class TensorEngine(CallNumbers):
             if not self.trace.was_there(obj):
                 self.tagged[id(obj)] = obj
             return False
-        if users and not is_tensor(obj) and keeps_state(type(obj).__module__):
+        if users and not is_tensor(obj) and keeps_state(module_of(type(obj))):
             return False
         setattr(obj, name, value)
         return True

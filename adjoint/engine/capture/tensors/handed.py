@@ -31,6 +31,7 @@ from adjoint.engine.capture.tensors.callbacks import is_module, is_of_the_framew
 from adjoint.engine.capture.tensors.late_arrays import is_late
 from adjoint.engine.capture.tensors.late_values import is_late_value
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.ownership import module_of
 
 _NUMBERS = ("__index__", "__float__", "__int__", "__complex__", "__bool__")
 _CONTAINERS = (tuple, list, dict, set, frozenset, deque)
@@ -77,7 +78,7 @@ def _asks_nothing(recorder: Any, value: Any) -> bool:
         or engine.is_symbol(value)
         or engine.owns(value)
         or is_module(value)
-        or is_of_the_framework(type(value).__module__)  # quantised tensors are sequences, too
+        or is_of_the_framework(module_of(type(value)))  # quantised tensors are sequences, too
     )
 
 

@@ -17,6 +17,7 @@ from adjoint.engine.capture.python.language.operators import new_parts
 from adjoint.engine.capture.python.plain import PLAIN, elements, has
 from adjoint.engine.capture.tensors.callbacks import is_module, is_of_the_framework
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.core.tree import REGISTERED
 
 _CONTAINERS = (list, tuple, set, frozenset, deque)
@@ -85,7 +86,7 @@ def _parts_of_tree(value: Any) -> Iterable[Any]:
 def _is_the_frameworks(value: Any) -> bool:
     if isinstance(value, types.FunctionType):
         return is_of_the_framework(value.__globals__.get("__name__") or "")
-    return is_of_the_framework(type(value).__module__) and not (
+    return is_of_the_framework(module_of(type(value))) and not (
         is_tensor(value)
         or is_module(value)
         or isinstance(value, (type, *CONTAINERS))  # writes to such tables are observed

@@ -17,6 +17,7 @@ from adjoint.engine.capture.python.errors import Refusal
 from adjoint.engine.capture.python.plain import MISSING, PLAIN, has, same
 from adjoint.engine.capture.tensors.callbacks import keeps_state
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.ownership import module_of
 
 _CONTAINERS = (list, dict, set, deque, tuple)
 
@@ -32,7 +33,7 @@ class NativeState:
     def meet(self, value: Any) -> None:
         """A method is about to be called, or a function that is given the object."""
         known = id(value) in self.met or is_tensor(value)
-        if known or not keeps_state(type(value).__module__):
+        if known or not keeps_state(module_of(type(value))):
             return
         table = None if self.recorder.is_fresh(value) else self.recorder.attributes(value)
         if table is None:

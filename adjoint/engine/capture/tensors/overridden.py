@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.engine.core.errors import is_ours
 from adjoint.engine.core.operations.overrides import OVERRIDES, QUESTIONS, THREAD, overriding
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.tensor.overriding import INWARD
 
 _NOT_ASKED = QUESTIONS | INWARD
@@ -13,7 +14,7 @@ _NOT_ASKED = QUESTIONS | INWARD
 
 def may_be_overridden(fn: Any) -> bool:
     """Whether a function may be taken over, or enters what takes functions over."""
-    return OVERRIDES.active or getattr(fn, "__module__", "") == "adjoint.overrides"
+    return OVERRIDES.active or module_of(fn) == "adjoint.overrides"
 
 
 def check_overrides(recorder: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -21,7 +22,7 @@ def check_overrides(recorder: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[
     name = getattr(fn, "__name__", "a function")
     if not THREAD.functions or name in _NOT_ASKED:
         return
-    enters = name == "__enter__" and fn.__module__ == "adjoint.overrides"
+    enters = name == "__enter__" and module_of(fn) == "adjoint.overrides"
     if (
         enters
         or THREAD.modes

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType
 from typing import Any
 
+from adjoint.engine.core.ownership import module_of
 from adjoint.engine.core.value import TensorBase
 
 
@@ -158,7 +159,7 @@ def refuse_foreign(kind: type) -> None:
     """Refuse PyTorch's own tensors, which would hand a call back to who asked them."""
     if issubclass(kind, TensorBase):
         return
-    if any(cls.__module__ in ("torch", "torch._tensor") for cls in kind.__mro__):
+    if any(module_of(cls) in ("torch", "torch._tensor") for cls in kind.__mro__):
         raise TypeError(
             f"received a {kind.__name__} of PyTorch's among the operands. Convert it first: "
             "adjoint.from_dlpack(x), or adjoint.tensor(x.numpy())."
@@ -197,7 +198,7 @@ def dispatch(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         return PASS
     asked = overriding(args, kwargs) if THREAD.subclasses else []
     if asked and func.__name__ in COPYING:
-        asked = [value for value in asked if type(value).__module__.startswith("adjoint.")]
+        asked = [value for value in asked if module_of(type(value)).startswith("adjoint.")]
     types = tuple(type(value) for value in asked)
     if THREAD.modes:
         mode = THREAD.modes[-1]

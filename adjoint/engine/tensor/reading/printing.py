@@ -11,6 +11,7 @@ from adjoint.engine.core import dtype as dt
 from adjoint.engine.core import html
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.ownership import is_own
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.settings import SETTINGS, AmbientSetting, consult
 from adjoint.engine.tensor.meta import is_meta
@@ -215,7 +216,7 @@ def to_string(tensor: Tensor, prefix: str = "tensor(", remarks: Sequence[str] = 
 def _called(tensor: Tensor) -> str:
     """What a tensor is called: a class of its own by its name."""
     kind = type(tensor)
-    plain = kind is Tensor or kind.__module__.startswith(Tensor.__module__.partition(".")[0] + ".")
+    plain = kind is Tensor or is_own(kind)
     return "tensor" if plain else kind.__name__
 
 
