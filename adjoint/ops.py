@@ -199,10 +199,15 @@ class _Ops(ModuleType):
         return namespace
 
 
+class NotLoadedError(NotImplementedError, OSError):
+    """A library of compiled operations is not there; an OSError, which programs look for."""
+
+
 def load_library(path: str) -> None:
     """Refused: compiled operations of PyTorch's cannot be loaded."""
-    raise NotImplementedError(
-        f"{config.display_name}.ops.load_library: {path} is compiled against PyTorch"
+    raise NotLoadedError(
+        f"{config.display_name}.ops.load_library: Could not load this library: {path}. Operations "
+        "compiled against PyTorch do not run here."
     )
 
 

@@ -155,3 +155,43 @@ def test_what_does_not_fit_is_refused() -> None:
         create_mask(lambda b, h, q, kv: q, 1, 1, 2, 2)
     with pytest.raises(RuntimeError, match="mask function of its own"):
         flex_attention(x[:, :, :4], x, x, block_mask=block[:, :, 0])
+
+
+def test_blocks_in_one_list_and_in_two() -> None:
+    def causal(b: ad.Tensor, h: ad.Tensor, q: ad.Tensor, kv: ad.Tensor) -> ad.Tensor:
+        return q >= kv
+
+    apart = create_block_mask(causal, None, None, 256, 256)
+    whole = create_block_mask(causal, None, None, 256, 256, separate_full_blocks=False)
+    assert apart.kv_num_blocks.tolist() == [[[1, 1]]]
+    assert whole.kv_num_blocks.tolist() == [[[1, 2]]]
+    assert whole.full_kv_num_blocks is whole.full_q_num_blocks is whole.full_q_indices is None
+    assert ad.equal(apart.to_dense(), whole.to_dense())
+    x = ad.sin(ad.arange(256.0 * 4)).reshape(1, 1, 256, 4)
+    assert ad.equal(
+        flex_attention(x, x, x, block_mask=apart), flex_attention(x, x, x, block_mask=whole)
+    )
+
+
+def test_block_masks_are_drawn() -> None:
+    """As PyTorch prints them."""
+    mask = create_block_mask(lambda b, h, q, kv: q >= kv, 2, 3, 256, 384, BLOCK_SIZE=128)
+    lines = str(mask).split("\n")
+    assert lines[:5] == [
+        "BlockMask(shape=(2, 3, 256, 384), sparsity=50.00%, ", "(0, 0)", "██    ", "████  ", "",
+    ]  # fmt: skip
+    assert [line for line in lines if line.startswith("(")] == [
+        "(0, 0)",
+        "(0, 1)",
+        "(0, 2)",
+        "(1, 0)",
+    ]
+    assert lines[-4] == "..."
+    small = create_block_mask(lambda b, h, q, kv: q >= kv, 1, 1, 64, 32, BLOCK_SIZE=16)
+    assert small.to_string(grid_size=-1).split("\n")[1:5] == ["██  ", "████", "████", "████"]
+    assert small.to_string(grid_size=1).split("\n")[1] == "░░"
+    assert repr(mask).split("\n")[:2] == [
+        "BlockMask(",
+        "    kv_num_blocks=adjoint.Size([2, 3, 2]),",
+    ]
+    assert repr(mask).endswith("sparsity=50.00%,\n    mask_mod=<lambda>\n)")

@@ -19,6 +19,7 @@ from adjoint.backends import cuda
 from adjoint.cli import addresses
 from adjoint.cuda.amp.common import amp_definitely_not_available
 from adjoint.distributed import checkpoint as files
+from adjoint.distributed.fsdp import api as options
 from adjoint.engine.compiler.executors import MODES
 from adjoint.fx import _pytree as fx_pytree
 from adjoint.fx.experimental import symbolic_shapes
@@ -453,3 +454,41 @@ def test_wrappers_are_made_anew() -> None:
 
     made = transform_subclass(Pair(ad.ones(2), ad.zeros(2)), lambda name, x: x + len(name))
     assert (made.a.tolist(), made.b.tolist()) == ([2.0, 2.0], [1.0, 1.0])
+
+
+def test_libraries_of_compiled_operations_are_not_found() -> None:
+    """As an OSError, which libraries look for before they do without."""
+    for kind in (OSError, NotImplementedError):
+        with pytest.raises(kind, match="Could not load this library: there.so"):
+            ad.ops.load_library("there.so")
+
+
+def test_an_old_mixin_of_transposed_convolutions() -> None:
+    mixin = nn.modules.conv._ConvTransposeMixin
+    assert issubclass(mixin, nn.modules.conv._ConvTransposeNd)
+    assert not isinstance(nn.ConvTranspose2d(1, 1, 2), mixin)
+    with pytest.warns(FutureWarning, match="deprecated internal class"), pytest.raises(TypeError):
+        mixin()
+
+
+def test_gradients_by_their_old_name() -> None:
+    x = ad.ones(2, requires_grad=True)
+    with pytest.warns(FutureWarning, match="grad_variables"):
+        ad.autograd.backward([2 * x], None, None, False, [ad.tensor([1.0, 3.0])])
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 6.0]
+    with pytest.warns(FutureWarning), pytest.raises(RuntimeError, match="both passed"):
+        ad.autograd.backward(2 * x, ad.ones(2), grad_variables=ad.ones(2))
+
+
+def test_compile_takes_pytorchs_limits() -> None:
+    doubled = ad.compile(lambda x: 2 * x, name="double", recompile_limit=3, isolate_recompiles=True)
+    assert doubled(ad.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_ways_of_giving_states_have_two_bases() -> None:
+    for name in ("Full", "Local", "Sharded"):
+        assert issubclass(getattr(options, f"{name}StateDictConfig"), options.StateDictConfig)
+        kind = getattr(options, f"{name}OptimStateDictConfig")
+        assert issubclass(kind, options.OptimStateDictConfig)
+        assert kind().offload_to_cpu == (name != "Local")

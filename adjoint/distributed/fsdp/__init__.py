@@ -7,12 +7,14 @@ from adjoint.distributed.fsdp.options import FullStateDictConfig as FullStateDic
 from adjoint.distributed.fsdp.options import LocalOptimStateDictConfig as LocalOptimStateDictConfig
 from adjoint.distributed.fsdp.options import LocalStateDictConfig as LocalStateDictConfig
 from adjoint.distributed.fsdp.options import MixedPrecision as MixedPrecision
+from adjoint.distributed.fsdp.options import OptimStateDictConfig as OptimStateDictConfig
 from adjoint.distributed.fsdp.options import OptimStateKeyType as OptimStateKeyType
 from adjoint.distributed.fsdp.options import (
     ShardedOptimStateDictConfig as ShardedOptimStateDictConfig,
 )
 from adjoint.distributed.fsdp.options import ShardedStateDictConfig as ShardedStateDictConfig
 from adjoint.distributed.fsdp.options import ShardingStrategy as ShardingStrategy
+from adjoint.distributed.fsdp.options import StateDictConfig as StateDictConfig
 from adjoint.distributed.fsdp.options import StateDictSettings as StateDictSettings
 from adjoint.distributed.fsdp.options import StateDictType as StateDictType
 from adjoint.distributed.fsdp.wrapper import FullyShardedDataParallel as FullyShardedDataParallel

@@ -57,46 +57,54 @@ class CPUOffload:
 
 
 @dataclass(frozen=True, slots=True)
-class FullStateDictConfig:
+class StateDictConfig:
+    """How states are given, in one of the ways below."""
+
+    offload_to_cpu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FullStateDictConfig(StateDictConfig):
     """How whole states are given: to every process, or to the first only."""
 
-    offload_to_cpu: bool = False
     rank0_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ShardedStateDictConfig:
+class ShardedStateDictConfig(StateDictConfig):
     """How DTensors are given."""
 
-    offload_to_cpu: bool = False
     _use_dtensor: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class LocalStateDictConfig:
+class LocalStateDictConfig(StateDictConfig):
     """How plain parts are given."""
-
-    offload_to_cpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class FullOptimStateDictConfig:
+class OptimStateDictConfig:
+    """How an optimizer's state is given, in one of the ways below."""
+
+    offload_to_cpu: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FullOptimStateDictConfig(OptimStateDictConfig):
     """How an optimizer's whole state is given."""
 
-    offload_to_cpu: bool = False
     rank0_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ShardedOptimStateDictConfig:
+class ShardedOptimStateDictConfig(OptimStateDictConfig):
     """How an optimizer's state is given in DTensors."""
 
-    offload_to_cpu: bool = False
     _use_dtensor: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class LocalOptimStateDictConfig:
+class LocalOptimStateDictConfig(OptimStateDictConfig):
     """How an optimizer's state is given in plain parts."""
 
     offload_to_cpu: bool = False

@@ -90,6 +90,9 @@ def compile(
     options: dict[str, Any] | None = None,
     validate: bool | None = None,
     disable: bool = False,
+    name: str | None = None,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
 ) -> M: ...
 
 
@@ -104,6 +107,9 @@ def compile(
     options: dict[str, Any] | None = None,
     validate: bool | None = None,
     disable: bool = False,
+    name: str | None = None,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
 ) -> Compiled[P, R_co]: ...
 
 
@@ -118,6 +124,9 @@ def compile(
     options: dict[str, Any] | None = None,
     validate: bool | None = None,
     disable: bool = False,
+    name: str | None = None,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
 ) -> Compiling: ...
 
 
@@ -131,6 +140,9 @@ def compile(
     options: dict[str, Any] | None = None,
     validate: bool | None = None,
     disable: bool = False,
+    name: str | None = None,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
 ) -> Any:
     """Record a function at its first call; later calls run what was recorded.
 
@@ -156,6 +168,11 @@ def compile(
             reference interpreter; a difference is a `compiler.ValidationError`. By default as
             `ADJOINT_VALIDATE` in the environment says.
         disable: leave the function as it is.
+        name: PyTorch's name for the function in its logs, without a meaning here.
+        recompile_limit: PyTorch's number of programs after which calls run as Python, which they
+            never do here for their number.
+        isolate_recompiles: PyTorch's, for functions that share their code; each has programs of
+            its own here.
 
     Example:
         >>> import adjoint as ad

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
+from math import ceil, prod
 from typing import Any
+
+from numpy import ndindex
 
 from adjoint.engine.core.dtype import bool_, int32
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.tensor.tensor import Tensor
 
 
-def _ordered(dense: Tensor) -> tuple[Tensor, Tensor]:
+def ordered(dense: Tensor) -> tuple[Tensor, Tensor]:
     """How many blocks of each row hold, and the columns with those first."""
     marks = dense.to(int32)
     order = marks.argsort(dim=-1, descending=True, stable=True)
@@ -57,7 +61,7 @@ class BlockMask:
         lengths: tuple[int, int],
     ) -> BlockMask:
         """From which blocks hold in part, and which wholly."""
-        return cls(lengths, *_ordered(partial), *_ordered(whole), block_size, mask_mod)
+        return cls(lengths, *ordered(partial), *ordered(whole), block_size, mask_mod)
 
     @classmethod
     def from_kv_blocks(
@@ -96,7 +100,7 @@ class BlockMask:
         return (partial | whole).to(int32)
 
     def _transposed(self, place: int) -> tuple[Tensor, Tensor]:
-        return _ordered(self.dense_blocks()[place].transpose(-2, -1))
+        return ordered(self.dense_blocks()[place].transpose(-2, -1))
 
     @property
     def q_num_blocks(self) -> Tensor:
@@ -109,14 +113,14 @@ class BlockMask:
         return self._transposed(0)[1]
 
     @property
-    def full_q_num_blocks(self) -> Tensor:
-        """How many blocks of queries meet each block of keys, wholly."""
-        return self._transposed(1)[0]
+    def full_q_num_blocks(self) -> Tensor | None:
+        """How many blocks of queries meet each block of keys, wholly; None if not listed apart."""
+        return None if self.full_kv_num_blocks is None else self._transposed(1)[0]
 
     @property
-    def full_q_indices(self) -> Tensor:
+    def full_q_indices(self) -> Tensor | None:
         """Which those are."""
-        return self._transposed(1)[1]
+        return None if self.full_kv_num_blocks is None else self._transposed(1)[1]
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
         """All of it, in PyTorch's order."""
@@ -166,8 +170,62 @@ class BlockMask:
             chosen.seq_lengths = rows * self.BLOCK_SIZE[0], self.seq_lengths[1]
         return chosen
 
+    def to_string(self, grid_size: int | tuple[int, int] = (20, 20), limit: int = 4) -> str:
+        """A picture of the blocks: full where all of them hold, grey where some do.
+
+        Args:
+            grid_size: the most rows and columns, all blocks being shown for -1.
+            limit: how many batches and heads are shown.
+
+        Example:
+            >>> from adjoint.nn.attention.flex_attention import create_block_mask
+            >>> mask = create_block_mask(lambda b, h, q, kv: q >= kv, 1, 1, 256, 256)
+            >>> print(mask.to_string().replace(" ", "."))
+            (0,.0)
+            ██..
+            ████
+            <BLANKLINE>
+        """
+        dense = self.to_dense()
+        batches, (rows, columns) = dense.shape[:-2], dense.shape[-2:]
+        most = (rows, columns) if grid_size == -1 else grid_size
+        down, across = (most, most) if isinstance(most, int) else most
+        cell = max(1, ceil(rows / down)), max(1, ceil(columns / across))
+        shown = islice(ndindex(*batches), limit)
+        pictures = [f"{place}\n{_picture(dense[place].tolist(), cell)}" for place in shown]
+        if prod(batches) > limit:
+            pictures.append(
+                "...\nTo print out more, set BlockMask.to_string(limit=N)\nYou can also index "
+                "(BlockMask[batch, head]) to choose a specific batch or head"
+            )
+        return "\n".join(pictures)
+
+    def __str__(self) -> str:
+        about = f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n"
+        return about + self.to_string().strip() + "\n)"
+
     def __repr__(self) -> str:
-        return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%)"
+        def shown(value: Any) -> str:
+            return str(value.shape if isinstance(value, Tensor) else value)
+
+        names = "kv_num_blocks kv_indices full_kv_num_blocks full_kv_indices q_num_blocks q_indices"
+        listed = [*names.split(), "full_q_num_blocks", "full_q_indices", "BLOCK_SIZE", "shape"]
+        lines = [f"{name}={shown(getattr(self, name))}" for name in listed]
+        lines.append(f"sparsity={self.sparsity():.2f}%")
+        lines.append(f"mask_mod={getattr(self.mask_mod, '__name__', self.mask_mod)}")
+        return "BlockMask(\n    " + ",\n    ".join(lines) + "\n)"
+
+
+def _picture(blocks: list[list[int]], cell: tuple[int, int]) -> str:
+    """Lines of two characters for each cell of blocks."""
+    lines = []
+    for top in range(0, len(blocks), cell[0]):
+        line = ""
+        for left in range(0, len(blocks[0]), cell[1]):
+            part = [x for row in blocks[top : top + cell[0]] for x in row[left : left + cell[1]]]
+            line += "██" if all(part) else "░░" if any(part) else "  "
+        lines.append(f"{line}\n")
+    return "".join(lines)
 
 
 def everywhere(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.nn.attention import scaled_dot_product_attention
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.attention.block_mask import BlockMask as BlockMask
-from adjoint.nn.attention.block_mask import everywhere
+from adjoint.nn.attention.block_mask import everywhere, ordered
 
 __all__ = [
     "AuxOutput",
@@ -96,7 +96,7 @@ def create_mask(
     H: int | None,
     Q_LEN: int,
     KV_LEN: int,
-    device: Any = "cpu",
+    device: Any = None,
 ) -> Tensor:
     """A mask function's values, (B, H, Q_LEN, KV_LEN).
 
@@ -118,11 +118,22 @@ def create_block_mask(
     H: int | None,
     Q_LEN: int,
     KV_LEN: int,
-    device: Any = "cpu",
+    device: Any = None,
     BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
     _compile: bool = False,
+    separate_full_blocks: bool = True,
 ) -> BlockMask:
     """A mask function with the blocks of queries and keys in which it ever holds.
+
+    Args:
+        mask_mod: whether a query meets a key, of batch, head, query and key.
+        B: for how many batches, one for all of them if None.
+        H: for how many heads, likewise.
+        Q_LEN: the number of queries.
+        KV_LEN: the number of keys.
+        device: where the mask lies, the default device unless given.
+        BLOCK_SIZE: of queries and of keys.
+        separate_full_blocks: whether blocks in which it always holds are listed apart.
 
     Example:
         >>> mask = create_block_mask(lambda b, h, q, kv: q >= kv, 1, 1, 256, 256)
@@ -138,6 +149,9 @@ def create_block_mask(
     padded[:, :, :Q_LEN, :KV_LEN] = mask
     split = padded.view(*mask.shape[:2], blocks_q, rows, blocks_kv, columns)
     count = split.to(int32).sum((3, 5))
+    if not separate_full_blocks:
+        counts, indices = ordered(count > 0)
+        return BlockMask((Q_LEN, KV_LEN), counts, indices, None, None, (rows, columns), mask_mod)
     whole = count == rows * columns
     partial = (count > 0) & ~whole
     return BlockMask.from_dense_blocks(partial, whole, (rows, columns), mask_mod, (Q_LEN, KV_LEN))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from math import sqrt
 from typing import Any, ClassVar
@@ -363,6 +364,19 @@ class _ConvTransposeNd(_ConvNd):
             self.groups,
             self.dilation,
         )
+
+
+class _ConvTransposeMixin(_ConvTransposeNd):
+    """PyTorch's old name for `_ConvTransposeNd`, which libraries still import."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(
+            "`_ConvTransposeMixin` is a deprecated internal class. "
+            "Please consider using public APIs.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        super().__init__(*args, **kwargs)
 
 
 class ConvTranspose1d(_ConvTransposeNd):

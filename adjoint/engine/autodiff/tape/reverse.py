@@ -206,9 +206,31 @@ def backward(
     grad_tensors: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
-    """Accumulate the gradients of `tensors` in the leaves' `.grad`."""
+    """Accumulate the gradients of `tensors` in the leaves' `.grad`.
+
+    Args:
+        tensors: what is differentiated.
+        grad_tensors: the gradients with respect to these; of a single element, 1 unless given.
+        retain_graph: whether the graph is kept for another backward, `create_graph` unless given.
+        create_graph: whether the gradients are on a graph themselves.
+        grad_variables: PyTorch's old name for `grad_tensors`.
+        inputs: the tensors whose gradients are accumulated, all leaves unless given.
+    """
+    if grad_variables is not None:
+        warnings.warn(
+            "`grad_variables` is deprecated. Use `grad_tensors` instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
+                "`backward()`. Please only use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
     options: dict[str, Any] = {"retain_graph": retain_graph, "create_graph": create_graph}
     taken = _taken_over(backward, tensors, inputs, grad_tensors, **options)
     if taken is not PASS:
@@ -249,7 +271,7 @@ def backward_method(
     inputs: Any = None,
 ) -> None:
     """Accumulate the gradient of this tensor in the leaves' `.grad`."""
-    backward(self, gradient, retain_graph, create_graph, inputs)
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def grad(
