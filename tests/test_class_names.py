@@ -57,8 +57,8 @@ import adjoint, torch
 from adjoint.cli import class_names
 from adjoint.engine.core.ownership import _HOMES, module_of
 
-for name in (*class_names.MOVED, *(f"adjoint.engine.{x}" for x in class_names.ENGINE)):
-    importlib.import_module(name)
+for name in class_names.MOVED:
+    importlib.import_module(f"adjoint.{name}")
 for name in ("torch.amp", "torch.fx", "torch.profiler", "torch.jit", "torchvision.transforms.v2",
              "torchvision.models.detection", "torch.distributions", "torch.utils.data",
              "torch.optim.lr_scheduler", "torch.nn.utils.parametrizations"):
