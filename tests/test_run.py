@@ -126,6 +126,30 @@ MISSING = [
 ]
 
 
+def test_annotations_of_a_script_are_values(tmp_path: Path, command: Command) -> None:
+    """They are text only where the script itself asks for that."""
+    program = """
+from dataclasses import dataclass, fields
+import torch
+
+@dataclass
+class Options:
+    steps: int = 3
+    dtype: torch.dtype = torch.float32
+
+def scaled(x: torch.Tensor, by: float = 2.0) -> torch.Tensor:
+    return by * x
+
+print([f.type for f in fields(Options)], scaled.__annotations__["by"])
+"""
+    status, out, said = command(Path(write(tmp_path, program)))
+    assert status == 0, said
+    assert out == "[<class 'int'>, <class 'torch.dtype'>] <class 'float'>\n"
+    future = f"from __future__ import annotations\n{program}"
+    status, out, said = command(Path(write(tmp_path, future)))
+    assert (status, out) == (0, "['int', 'torch.dtype'] float\n"), said
+
+
 def test_the_engine_is_no_part_of_torch(tmp_path: Path, command: Command) -> None:
     program = """
 import importlib, sys

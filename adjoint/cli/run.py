@@ -97,7 +97,8 @@ def execute(path: Path, argv: list[str]) -> None:
     sys.path.insert(0, str(path.parent))
     with io.open_code(str(path)) as file:
         source = file.read()
-    exec(compile(source, str(path), "exec"), main.__dict__)
+    # This file's `from __future__ import annotations` is not the script's.
+    exec(compile(source, str(path), "exec", dont_inherit=True), main.__dict__)
 
 
 # -- errors ---------------------------------------------------------------------------------------
