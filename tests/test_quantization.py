@@ -720,3 +720,32 @@ def test_files_of_a_language_model_shrink(tmp_path: Path) -> None:
         q.save_quantized(made, tmp_path / f"{name}.safetensors")
         sizes = [(tmp_path / f"{n}.safetensors").stat().st_size for n in ("floats", name)]
         assert sizes[0] > factor * sizes[1], (name, sizes)
+
+
+@pytest.mark.parametrize(
+    "observer",
+    [q.MinMaxObserver, q.HistogramObserver, q.PerChannelMinMaxObserver, q.FakeQuantize],
+)
+def test_states_of_observers_have_the_names_and_version_of_pytorch(observer: Any) -> None:
+    """`eps` is a buffer, and version 3 has `min_val` of each channel, not `min_vals`."""
+    first = observer()
+    first(ad.randn(4, 3))
+    state = first.state_dict()
+    inner = "activation_post_process." if observer is q.FakeQuantize else ""
+    assert {inner + "eps", inner + "min_val", inner + "max_val"} <= set(state)
+    assert state._metadata[inner.rstrip(".")]["version"] == 3
+    again = observer()
+    again.load_state_dict(state)
+    older = observer()
+    older.load_state_dict({k: v for k, v in state.items() if not k.endswith("eps")})
+    for other in (again, older):
+        for mine, theirs in zip(first.calculate_qparams(), other.calculate_qparams(), strict=True):
+            assert mine.tolist() == theirs.tolist()
+
+
+def test_a_nan_that_was_seen_is_in_the_scale() -> None:
+    for observer in (q.MinMaxObserver(), q.PerChannelMinMaxObserver()):
+        observer(ad.tensor([[float("nan"), 1.0]]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert observer.calculate_qparams()[0].isnan().all()

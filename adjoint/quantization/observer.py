@@ -75,6 +75,7 @@ class UniformQuantizationObserverBase(ObserverBase):
         eps: the least scale.
     """
 
+    _version = 3  # of state dicts, as in PyTorch, which takes those of older ones otherwise
     reduces_symmetric = False  # whether symmetric ranges of quint8 may have one bit less
 
     def __init__(
@@ -105,10 +106,12 @@ class UniformQuantizationObserverBase(ObserverBase):
         elif reduce_range:
             low, high = low // 2, high // 2
         self.quant_min, self.quant_max = low, high
-        self.qscheme, self.reduce_range, self.eps = qscheme, reduce_range, eps
+        self.qscheme, self.reduce_range = qscheme, reduce_range
+        self.register_buffer("eps", ad.tensor([eps]))
         self.register_buffer("min_val", ad.tensor(float("inf")))
         self.register_buffer("max_val", ad.tensor(float("-inf")))
 
+    eps: Tensor
     min_val: Tensor
     max_val: Tensor
 
@@ -137,7 +140,7 @@ class UniformQuantizationObserverBase(ObserverBase):
         return self.min_val, self.max_val
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        if not bool((self.min_val <= self.max_val).all()):
+        if bool((self.min_val > self.max_val).any()):  # a NaN that was seen is one in the scale
             warnings.warn(
                 "must run observer before calling calculate_qparams. Returning default values.",
                 stacklevel=2,
@@ -162,6 +165,7 @@ class UniformQuantizationObserverBase(ObserverBase):
             given = state_dict.get(prefix + name)
             if given is not None and given.shape != getattr(self, name).shape:
                 self.register_buffer(name, ad.zeros(given.shape, dtype=given.dtype))
+        state_dict = {prefix + "eps": self.eps, **state_dict}  # which older files do not have
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

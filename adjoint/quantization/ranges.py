@@ -37,7 +37,11 @@ INT4 = IntegerRange(0, 15, uint8)
 
 
 def choose_scale(
-    low: Tensor, high: Tensor, steps: IntegerRange, symmetric: bool, epsilon: float = EPSILON
+    low: Tensor,
+    high: Tensor,
+    steps: IntegerRange,
+    symmetric: bool,
+    epsilon: float | Tensor = EPSILON,
 ) -> tuple[Tensor, Tensor]:
     """The scale and the zero point (int32) of ranges.
 
