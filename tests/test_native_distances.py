@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.graph.eager.fragments import FRAGMENTS
+from adjoint.engine.graph.eager.fragments import FRAGMENTS, name_of
 from adjoint.engine.ops.reduce.norms import _euclidean, distances_of
 
 pdist = ad.nn.functional.pdist
@@ -128,3 +129,25 @@ def test_the_rule_of_distances_by_a_product_is_that_of_its_parts(
     near = 1e-12 if kind is ad.float64 else 1e-4
     for one, other in zip(*gradients, strict=True):
         np.testing.assert_allclose(one, other, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
+@pytest.mark.parametrize("shape", [(500, 10, 8), (90, 79, 3), (3, 64, 33, 5), (1, 1, 2100, 2)])
+def test_distances_by_a_product_are_one_program(shape: tuple[int, ...], dtype: Any) -> None:
+    FRAGMENTS.forget()
+    *batch, n, m, k = shape
+    rng = np.random.default_rng(n)
+    x, y = (rng.standard_normal((*batch, rows, k)) for rows in (n, m))
+    a, b = (ad.tensor(array, dtype=dtype).requires_grad_() for array in (x, y))
+    x, y = (np.array(tensor.detach(), np.float64) for tensor in (a, b))  # as they were rounded
+    apart = x[..., :, None, :] - y[..., None, :, :]
+    want = np.sqrt((apart**2).sum(-1))
+    got = ad.cdist(a, b)
+    assert any(name_of(key[0]) == "euclidean" for key, made in FRAGMENTS.by_kind.items() if made)
+    error = 1e-6 if dtype is ad.float64 else 4e-3  # of distances much less than rows are long
+    np.testing.assert_allclose(np.array(got.detach()), want, error, error)
+    got.sum().backward()
+    if dtype is ad.float64:  # of points that nearly meet, float32 rounds the direction away
+        unit = apart / want[..., None]
+        for grad, ours in ((unit.sum(-2), a.grad), (-unit.sum(-3), b.grad)):
+            np.testing.assert_allclose(np.array(ours), grad, 1e-6, 1e-6)

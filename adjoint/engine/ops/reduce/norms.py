@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from math import inf, isinf
+from math import inf, isinf, prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, bool_, complex128, float32, float64
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.large import COMPUTED
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.reductions import Dims
 from adjoint.engine.core.spec import Spec, broadcast_shapes, wrap_dim
@@ -235,7 +236,15 @@ def _euclidean_joint(g: Tensor, x: Tensor, y: Tensor, out: Tensor) -> tuple[Tens
     )
 
 
-EUCLIDEAN = composite("euclidean", _euclidean, joint=_euclidean_joint, operands=("x", "y"))
+# On a CPU one program with its product; on a GPU the product is the library's.
+EUCLIDEAN = composite(
+    "euclidean",
+    _euclidean,
+    joint=_euclidean_joint,
+    operands=("x", "y"),
+    fragment="host",
+    much=lambda shapes, _: prod(shapes[0][:-1]) * shapes[1][-2] >= COMPUTED,
+)
 
 
 def _cdist(x: Tensor, y: Tensor, p: float, product: bool) -> Tensor:
