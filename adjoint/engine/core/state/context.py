@@ -56,6 +56,11 @@ class Context(threading.local):
     ahead: bool = False
     takers: tuple[Any, ...] = ()  # innermost last: called in an operation's place, outside captures
 
+    @property
+    def concrete(self) -> bool:
+        """Whether elements can be looked at: nothing is on but autocast and inference mode."""
+        return self.settled or self.inferring
+
     def set(self, **fields: Any) -> dict[str, Any]:
         """Change fields, keep `plain` true to them, and return the previous values."""
         own = self.__dict__  # looked up once: each attribute of a thread's takes longer

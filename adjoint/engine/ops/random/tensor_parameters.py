@@ -301,7 +301,7 @@ def _check_std(std: Tensor) -> None:
     if std.dtype.is_complex:
         raise DTypeError("normal: expects standard deviation to be non-complex")
     # The elements of a symbolic tensor cannot be looked at.
-    if CONTEXT.plain and std.numel() and bool((std < 0).sum().item()):
+    if CONTEXT.concrete and std.numel() and bool((std < 0).sum().item()):
         raise RuntimeError("normal: expects all elements of std >= 0.0")
 
 

@@ -187,7 +187,7 @@ def istft(
     y = OVERLAP_ADD(frames * shape, hop=hop, length=total)[..., start:end]
     squares = (shape * shape).expand((count, n_fft))
     envelope = OVERLAP_ADD(squares, hop=hop, length=total)[start:end]
-    if CONTEXT.plain and envelope.shape[0] and bool(envelope.detach().abs().min() < 1e-11):
+    if CONTEXT.concrete and envelope.shape[0] and bool(envelope.detach().abs().min() < 1e-11):
         raise RuntimeError(
             "istft: window overlap add is zero somewhere, so the signal is not determined there. "
             "Use a smaller hop_length, or center=True."

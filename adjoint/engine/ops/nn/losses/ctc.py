@@ -181,7 +181,7 @@ def record_for(x: Tensor) -> Record:
 def has_kernel(x: Tensor) -> bool:
     """Whether a GPU's own kernel does it: at once, or between the launches of a program."""
     recorded = CONTEXT.capture is not None and not CONTEXT.levels
-    return x.device.type == "cuda" and (CONTEXT.settled or recorded)
+    return x.device.type == "cuda" and (CONTEXT.concrete or recorded)
 
 
 _CTC = in_float32(_ctc)
@@ -204,7 +204,7 @@ def _lengths(name: str, lengths: Any, like: Tensor, batch: int) -> tuple[Tensor,
     """Lengths as a tensor and, where they are known, as numbers."""
     if is_tensor(lengths) and (lengths.dtype.is_inexact or lengths.dtype is bool_):
         raise DTypeError(f"ctc_loss: {name} must be integral, received {lengths.dtype.name}")
-    if is_tensor(lengths) and not CONTEXT.settled:
+    if is_tensor(lengths) and not CONTEXT.concrete:
         return lengths.reshape((batch,)).to(like.device).to(int64), None
     numbers = [int(n) for n in (lengths.reshape(-1).tolist() if is_tensor(lengths) else lengths)]
     if len(numbers) != batch:
