@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.backends.llvm.ir.machine import CodeMachine, this_machine, writing_for
 from adjoint.engine.backends.llvm.loops.column_sums import (
     STRIP,
     TOGETHER,
     TURNS,
     sums_columns,
 )
+from adjoint.engine.backends.llvm.loops.kernels import emit
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,25 @@ def test_they_go_by_strips() -> None:
     first, second = total.latest.executable.plan.steps
     assert sums_columns(first.form)
     assert first.pieces >= 32 > second.pieces
+
+
+@pytest.mark.usefixtures("anew")
+def test_lines_are_asked_for_beside_what_is_written() -> None:
+    """Note [lines ahead]: of each array one, where a register is as wide as a line."""
+    wide = CodeMachine(this_machine().features, 512, 32, by_lane=False, masks=True)
+    narrow = CodeMachine(this_machine().features, 128, 32, by_lane=True)
+    written = ad.compile(lambda x, y: (z := x * y, z.sum(0)), backend="native", dynamic=False)
+    alone = ad.compile(lambda x, y: (x * y).sum(0), backend="native", dynamic=False)
+    for run, machine, asked in (
+        (written, wide, 3), (written, narrow, 0), (alone, wide, 0),
+    ):  # fmt: skip
+        run(ad.ones(320, 640), ad.ones(320, 640))
+        (step,) = run.latest.executable.plan.steps
+        assert sums_columns(step.form)
+        with writing_for(machine):
+            text, declared = emit(step.form, "sums")
+        assert text.count("call void @llvm.prefetch") == asked
+        assert bool(asked) == any("llvm.prefetch" in line for line in declared)
 
 
 @pytest.mark.parametrize(("shape", "steps"), [((128, 64), 2), ((8, 4), 1)])

@@ -31,6 +31,7 @@ CONTROL_GROUP = "/sys/fs/cgroup"
 _chosen: int | None = None
 _for_native_code = array("q", [0])  # the number, once somebody asked where it is
 _workers_first = False  # Note [two sets of threads]
+_told = 0  # libraries that were told so
 
 
 @cache
@@ -189,8 +190,16 @@ def put_workers_first() -> None:
     """Leave the cores to Adjoint's workers (Note [two sets of threads])."""
     global _workers_first
     _workers_first = True
-    for change in _libraries():
-        change(1)
+    keep_to_one_thread()
+
+
+def keep_to_one_thread() -> None:
+    """Have libraries that were loaded since leave the cores to workers too, if others do."""
+    global _told
+    if _workers_first and len(libraries := _libraries()) != _told:
+        _told = len(libraries)
+        for change in libraries:
+            change(1)
 
 
 @contextmanager

@@ -270,7 +270,10 @@ def equal(input: Tensor, other: Tensor) -> bool:
         >>> ad.equal(ad.tensor([1, 2]), ad.tensor([1, 2]))
         True
     """
-    x, y = getattr(input, "_array", None), getattr(other, "_array", None)
+    try:
+        x, y = input._array, other._array
+    except AttributeError:  # no tensors: they are refused below
+        x = y = None
     if (
         x.__class__ is ndarray is y.__class__
         and x.dtype is y.dtype

@@ -8,7 +8,7 @@ from typing import Any
 
 from adjoint.engine.backends.array import table
 from adjoint.engine.backends.array.table import Kernel
-from adjoint.engine.backends.threads import library_threads
+from adjoint.engine.backends.threads import keep_to_one_thread, library_threads
 from adjoint.engine.core.operations.record import Record
 
 # Elements of an operand from which on a library divides its work: it takes one thread for less, and
@@ -26,6 +26,7 @@ def lowers(record: Record) -> Callable[[Kernel], Kernel]:
                 if getattr(x, "size", 0) > FEW:
                     with library_threads():
                         return kernel(xp, *args, **params)
+            keep_to_one_thread()
             return kernel(xp, *args, **params)
 
         table.lowers(record)(threaded)
