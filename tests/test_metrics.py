@@ -209,3 +209,27 @@ def told(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [told(each) for each in value]
     return value.tolist() if hasattr(value, "tolist") else value
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        metrics.Accuracy,
+        lambda **k: metrics.Accuracy(2, **k),
+        lambda **k: metrics.F1(3, **k),
+        lambda **k: metrics.Recall(3, "micro", **k),
+        lambda **k: metrics.ConfusionMatrix(3, **k),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"ignore_index": 1}])
+def test_targets_that_do_not_count(make: Any, options: Any) -> None:
+    """Those that the loss leaves out are left out here, in images, too."""
+    generator = ad.Generator().manual_seed(0)
+    scores = ad.randn(2, 3, 4, 5, generator=generator)
+    target = ad.randint(0, 3, (2, 4, 5), generator=generator)
+    ignored = options.get("ignore_index", -100)
+    target[:, 1:3] = ignored
+    counted = target != ignored
+    kept = scores.movedim(1, -1)[counted], target[counted]
+    got, want = make(**options).update(scores, target), make(**options).update(*kept)
+    assert np.array_equal(got.compute(), want.compute())

@@ -473,3 +473,29 @@ def test_summaries_that_a_library_made_are_written(tmp_path: Path) -> None:
     assert [part[1] for part in shown(tmp_path)] == [
         [f"_hparams_/{name}".encode()] for name in names
     ]
+
+
+@pytest.mark.parametrize("name", ["clip_norm", "clip_value"])
+@pytest.mark.parametrize("bound", [0, -1.0, math.nan])
+def test_bounds_of_gradients_are_more_than_zero(name: str, bound: float) -> None:
+    """Zero teaches nothing, and less than zero the contrary."""
+    with pytest.raises(ValueError, match=f"{name} must be more than 0, got"):
+        trainer_and_loader(**{name: bound})
+
+
+def test_what_cannot_be_fitted() -> None:
+    batch = ad.ones(2, 4), ad.tensor([0, 1])
+    trainer, loader = trainer_and_loader()
+    with pytest.raises(ValueError, match="epochs must be 0 or more, got -1"):
+        trainer.fit(loader, epochs=-1)
+    with pytest.raises(TypeError, match="a generator is used up after one pass"):
+        trainer.fit((batch for _ in range(3)), epochs=2)
+    assert trainer.step == 0
+    with pytest.raises(TypeError, match="pair, got tuple of 3"):
+        trainer.fit([(*batch, 1)])
+    assert len(trainer.fit((batch for _ in range(3)), epochs=1)) == 1
+    with pytest.raises(ValueError, match="empty in epoch 2: it is used up"):
+        trainer.fit(iter([]), epochs=2)
+    trainer.loss = trainer._steps.loss = lambda output, target: 0.5
+    with pytest.raises(TypeError, match="must return a tensor, received float"):
+        trainer.fit(loader, epochs=9)

@@ -9,6 +9,7 @@ from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.metrics.metric import Metric, ratio
 
+IGNORED = -100  # what `CrossEntropyLoss` leaves out unless told otherwise
 AVERAGES = ("micro", "macro", "weighted", "none")
 
 
@@ -32,6 +33,10 @@ def classes_of(name: str, prediction: Tensor, target: Tensor) -> tuple[Tensor, T
 class Accuracy(Metric):
     """The share of right answers, among the k best where `top_k` is more than one.
 
+    Args:
+        top_k: how many of the best answers count.
+        ignore_index: targets that do not count, as in `CrossEntropyLoss`.
+
     Example:
         >>> import adjoint as ad
         >>> scores = ad.tensor([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])
@@ -39,10 +44,10 @@ class Accuracy(Metric):
         0.6667
     """
 
-    def __init__(self, top_k: int = 1) -> None:
+    def __init__(self, top_k: int = 1, ignore_index: int = IGNORED) -> None:
         if top_k < 1:
             raise ValueError(f"Accuracy: top_k must be at least 1, got {top_k}")
-        self.top_k = top_k
+        self.top_k, self.ignore_index = top_k, ignore_index
         self.name = "accuracy" if top_k == 1 else f"top_{top_k}_accuracy"
         super().__init__()
 
@@ -52,7 +57,7 @@ class Accuracy(Metric):
     def add(self, prediction: Tensor, target: Tensor) -> None:
         if self.top_k == 1:
             predicted, want = classes_of(self.name, prediction, target)
-            self.right += int((predicted == want).sum().item())
+            right = predicted == want
         else:
             if prediction.ndim != target.ndim + 1 or prediction.shape[1] < self.top_k:
                 raise ShapeValueError(
@@ -60,8 +65,11 @@ class Accuracy(Metric):
                     f"{tuple(prediction.shape)} for targets {tuple(target.shape)}"
                 )
             best = prediction.topk(self.top_k, 1).indices
-            self.right += int((best == target.unsqueeze(1)).sum().item())
-        self.seen += target.numel()
+            want = target.flatten()
+            right = (best == target.unsqueeze(1)).any(1).flatten()
+        counted = want != self.ignore_index
+        self.right += int((right & counted).sum().item())
+        self.seen += int(counted.sum().item())
 
     def compute(self) -> float:
         if not self.seen:
@@ -72,6 +80,10 @@ class Accuracy(Metric):
 class ConfusionMatrix(Metric):
     """Counts by true class (rows) and predicted class (columns).
 
+    Args:
+        num_classes: number of classes.
+        ignore_index: targets that do not count, as in `CrossEntropyLoss`.
+
     Example:
         >>> import adjoint as ad
         >>> ConfusionMatrix(2).update(ad.tensor([0, 1, 1]), ad.tensor([0, 1, 0])).compute()
@@ -81,8 +93,8 @@ class ConfusionMatrix(Metric):
 
     name = "confusion"
 
-    def __init__(self, num_classes: int) -> None:
-        self.num_classes = num_classes
+    def __init__(self, num_classes: int, ignore_index: int = IGNORED) -> None:
+        self.num_classes, self.ignore_index = num_classes, ignore_index
         super().__init__()
 
     def reset(self) -> None:
@@ -90,6 +102,8 @@ class ConfusionMatrix(Metric):
 
     def add(self, prediction: Tensor, target: Tensor) -> None:
         predicted, want = classes_of(self.name, prediction, target)
+        counted = want != self.ignore_index
+        predicted, want = predicted[counted], want[counted]
         size = self.num_classes
         for what, values in (("prediction", predicted), ("target", want)):
             if values.numel() and not 0 <= values.min().item() <= values.max().item() < size:
@@ -108,11 +122,13 @@ class ConfusionMatrix(Metric):
 class _FromConfusion(ConfusionMatrix):
     """A score per class from true positives, false positives and false negatives, averaged."""
 
-    def __init__(self, num_classes: int, average: str = "macro") -> None:
+    def __init__(
+        self, num_classes: int, average: str = "macro", ignore_index: int = IGNORED
+    ) -> None:
         if average not in AVERAGES:
             raise ValueError(f"{self.name}: average must be one of {AVERAGES}, got {average!r}")
         self.average = average
-        super().__init__(num_classes)
+        super().__init__(num_classes, ignore_index)
 
     @staticmethod
     @abstractmethod
@@ -143,6 +159,7 @@ class Precision(_FromConfusion):
         num_classes: number of classes.
         average: "micro" (over all), "macro" (mean of classes seen), "weighted" (by their counts)
             or "none" (a list).
+        ignore_index: targets that do not count, as in `CrossEntropyLoss`.
 
     Example:
         >>> import adjoint as ad

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from adjoint.compiler import compile as compiled
+from adjoint.engine.core.operations.record import is_tensor
 from adjoint.nn.utils import clip_grad_norm_, clip_grad_value_
 
 
@@ -53,6 +54,11 @@ class Steps:
     def gradients(self, inputs: Any, target: Any) -> tuple[Any, Any]:
         """Loss and outputs, once the gradients have been added to the parameters'."""
         loss, output = self.loss_of(inputs, target)
+        if not is_tensor(loss):
+            raise TypeError(
+                f"Trainer: the loss must return a tensor, received {type(loss).__name__}. Numbers "
+                "(.item(), NumPy) have no gradient."
+            )
         scaled = loss if self.scaler is None else self.scaler.scale(loss)
         (scaled / self.accumulate if self.accumulate > 1 else scaled).backward()
         return loss.detach(), output

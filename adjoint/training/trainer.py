@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from inspect import isgenerator
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,9 @@ class Trainer:
     ) -> None:
         if accumulate < 1:
             raise ValueError(f"Trainer: accumulate must be at least 1, got {accumulate}")
+        for name, bound in (("clip_norm", clip_norm), ("clip_value", clip_value)):
+            if bound is not None and not bound > 0:  # zero: nothing is learned; less: the contrary
+                raise ValueError(f"Trainer: {name} must be more than 0, got {bound}")
         if precision not in PRECISIONS:
             raise ValueError(
                 f"Trainer: precision must be one of {list(PRECISIONS)}, got {precision!r}"
@@ -171,8 +175,15 @@ class Trainer:
         """
         require_batches("fit", train)
         require_batches("fit", validation)
+        if epochs < 0:
+            raise ValueError(f"Trainer.fit: epochs must be 0 or more, got {epochs}")
         if resume is not None:
             self.load(resume)
+        if isgenerator(train) and epochs > self.epoch + 1:
+            raise TypeError(
+                f"Trainer.fit: a generator is used up after one pass, and epochs={epochs} asks for "
+                "more. Give a list, a DataLoader, or an object whose __iter__ begins anew."
+            )
         if self._resume_loader is not None:
             methods = state_methods(train)
             if methods is None:
@@ -370,7 +381,8 @@ class Trainer:
                     if self.folder and self.save_every and self.step % self.save_every == 0:
                         self.save(self.folder / "last.pt", train)
         if not self._samples:
-            raise ValueError("Trainer.fit: the training data is empty")
+            used = f" in epoch {self.epoch + 1}: it is used up" if self.epoch else ""
+            raise ValueError(f"Trainer.fit: the training data is empty{used}")
         if self._pending:
             self._step()
         values = {"loss": self._sum / self._samples} | _computed(self.metrics)
@@ -439,8 +451,10 @@ class Trainer:
 
     def _pair(self, batch: Any) -> tuple[Any, Any]:
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            many = f" of {len(batch)}" if isinstance(batch, (tuple, list, dict)) else ""
             raise TypeError(
-                f"Trainer: a batch must be an (input, target) pair, got {type(batch).__name__}"
+                "Trainer: a batch must be an (input, target) pair, got "
+                f"{type(batch).__name__}{many}. A collate_fn of the DataLoader can make pairs."
             )
         inputs, target = batch
         if isinstance(target, (int, float)) or (is_tensor(target) and target.ndim == 0):
