@@ -118,3 +118,12 @@ def test_dropped_blocks() -> None:
     assert ops.DropBlock2d(0.3, 3).eval()(x) is x
     with pytest.raises(ValueError, match="5 dimensional"):
         ops.drop_block3d(x, 0.3, 3)
+
+
+def test_boxes_and_scores_that_do_not_go_together() -> None:
+    for boxes in (ad.zeros(2, 5), ad.zeros(4), ad.zeros(1, 2, 4)):
+        with pytest.raises(RuntimeError, match=r"nms: boxes should be \(N, 4\), received"):
+            ops.nms(boxes, ad.zeros(2), 0.5)
+    for scores in (ad.zeros(3), ad.zeros(1), ad.zeros(2, 1)):
+        with pytest.raises(RuntimeError, match="nms: scores should be one for each of 2 boxes"):
+            ops.nms(ad.zeros(2, 4), scores, 0.5)

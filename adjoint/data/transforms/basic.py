@@ -215,7 +215,8 @@ class Normalize(Transform):
         if not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point:
             raise TypeError(
                 "Normalize: input should be a float tensor, received "
-                f"{getattr(tensor, 'dtype', type(tensor).__name__)}. Put ToTensor before it."
+                f"{getattr(tensor, 'dtype', type(tensor).__name__)}. Put ToTensor before it, or "
+                "ConvertImageDtype(float32) for pictures of more than 8 bits."
             )
         if tensor.ndim < 3:
             raise ShapeValueError(

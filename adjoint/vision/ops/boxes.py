@@ -8,6 +8,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.dtype import float32, float64, int32, int64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.elementwise.bounds import maximum, minimum
 from adjoint.engine.ops.elementwise.trigonometric import atan
 from adjoint.engine.ops.shape.join import stack
@@ -83,6 +84,13 @@ def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     """Indices of boxes kept, best first: none overlaps a better one by more than the threshold."""
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise ShapeError(f"nms: boxes should be (N, 4), received {tuple(boxes.shape)}")
+    if scores.shape != boxes.shape[:1]:
+        raise ShapeError(
+            f"nms: scores should be one for each of {boxes.shape[0]} boxes, received "
+            f"{tuple(scores.shape)}"
+        )
     if by_records():
         chosen_boxes: Tensor = nms_record()(boxes, scores, iou_threshold=float(iou_threshold))
         return chosen_boxes
