@@ -1,4 +1,4 @@
-"""Large sums of complex numbers as sums of reals, which lie side by side.
+"""Complex numbers as reals, which lie side by side: large sums, and what does the same to both.
 
 Note [sums of pairs]
     Real and imaginary parts are two apart, so loops over either load every other word. But where
@@ -51,3 +51,27 @@ def summed_as_reals(record: Record, x: Any, dims: tuple[int, ...], keepdim: bool
     else:
         return None
     return wrap(sums.reshape(reduced_shape(array.shape, dims, keepdim)))
+
+
+# What does the same with the real parts of numbers as with the imaginary ones, element by element
+# or along a dimension.
+PARTED = frozenset({"neg", "cumsum"})
+
+
+def as_parts(operands: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Complex operands as reals, their parts in a further dimension; None: not all are such.
+
+    They are alike, and lie row after row.
+    """
+    first = operands[0]._array if is_tensor(operands[0]) else None
+    if first.__class__ is not ndarray or first.dtype.kind != "c" or not first.ndim:
+        return None
+    real, parts = first.real.dtype, []
+    for x in operands:
+        array = x._array if is_tensor(x) else None
+        if array.__class__ is not ndarray or array.dtype != first.dtype:
+            return None
+        if array.shape != first.shape or not array.flags.carray:
+            return None
+        parts.append(wrap(array.view(real).reshape((*array.shape, 2))))
+    return tuple(parts)

@@ -54,7 +54,12 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.loading import brought
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.graph.eager import kept_kinds
-from adjoint.engine.graph.eager.complex_sums import is_left_to_numpy, summed_as_reals
+from adjoint.engine.graph.eager.complex_sums import (
+    PARTED,
+    as_parts,
+    is_left_to_numpy,
+    summed_as_reals,
+)
 from adjoint.engine.graph.eager.enlisted import Owned, forget
 from adjoint.engine.graph.eager.fragment import Fragment, Unfit, Work, put_workers_first
 from adjoint.engine.graph.eager.open_kinds import Looked, OpenKinds
@@ -112,6 +117,8 @@ class Fragments:
     def __init__(self) -> None:
         self.by_kind: OrderedDict[Any, Fragment | None] = OrderedDict()
         self.shapes: dict[Any, int] = {}  # how many kinds differ only in them
+        # Kinds that came after so many; apart, since ever new ones must not push fragments out.
+        self.beyond: set[Any] = set()
         self.shared: dict[str, Any] = {}  # one runs at a time, in the same memory
         self.quick: dict[Any, Fragment | None] = {}
         self.given: dict[Record, type] = {}
@@ -155,13 +162,13 @@ class Fragments:
             if fragment is not None and fragment.is_ahead and not CONTEXT.ahead:
                 fragment = self.by_kind[kind] = fitting(name_of(key), tensors, fragment.ready)
         except KeyError:
-            fragment = self.opened(key, tensors, numbers, looked)
-            if fragment is None:
-                family = (key[0], *[(t._array.dtype, t.ndim) for t in tensors])
-                count = self.shapes[family] = self.shapes.get(family, 0) + 1
-                if count <= most_shapes(key[0], tensors):
+            fragment = None
+            if kind not in self.beyond:
+                fragment = self.opened(key, tensors, numbers, looked)
+                if fragment is None and self.is_among_first(key, tensors, kind):
                     fragment = self.make(key, tensors, numbers, fn)
-            self.by_kind[kind] = fragment
+            if kind not in self.beyond:
+                self.by_kind[kind] = fragment
             if fragment is not None and tensors and tensors[0]._array.__class__ in DEVICE_LAYOUTS:
                 del NEW_ON_DEVICE[: -FEW_NEW + 1]
                 NEW_ON_DEVICE.append(key[0])
@@ -185,6 +192,17 @@ class Fragments:
             with CONTEXT.having(grad_enabled=False, reference=True, autocast=None):
                 fn(numbers)
             raise
+
+    def is_among_first(self, key: Any, tensors: Sequence[Tensor], kind: Any) -> bool:
+        """Whether a new kind is one of as many shapes of its operation as get fragments."""
+        family = (key[0], *[(t._array.dtype, t.ndim) for t in tensors])
+        count = self.shapes[family] = self.shapes.get(family, 0) + 1
+        if count <= most_shapes(key[0], tensors):
+            return True
+        if len(self.beyond) >= KEPT:
+            self.beyond.clear()
+        self.beyond.add(kind)
+        return False
 
     def opened(
         self, key: Any, tensors: Sequence[Tensor], numbers: Sequence[float], looked: Looked
@@ -272,6 +290,7 @@ class Fragments:
         EXPECTED.clear()
         self.by_kind.clear()
         self.shapes.clear()
+        self.beyond.clear()
         self.quick.clear()
         self.sightings.counts.clear()
         self.open.forget()
@@ -519,30 +538,6 @@ def as_device_words(record: Record, operands: tuple[Any, ...]) -> tuple[Any, ...
             return None  # one that is converted
         words.append(x)
     return tuple(words)
-
-
-# What does the same with the real parts of numbers as with the imaginary ones, element by element
-# or along a dimension.
-PARTED = frozenset({"neg", "cumsum"})
-
-
-def as_parts(operands: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Complex operands as reals, their parts in a further dimension; None: not all are such.
-
-    They are alike, and lie row after row.
-    """
-    first = operands[0]._array if is_tensor(operands[0]) else None
-    if first.__class__ is not ndarray or first.dtype.kind != "c" or not first.ndim:
-        return None
-    real, parts = first.real.dtype, []
-    for x in operands:
-        array = x._array if is_tensor(x) else None
-        if array.__class__ is not ndarray or array.dtype != first.dtype:
-            return None
-        if array.shape != first.shape or not array.flags.carray:
-            return None
-        parts.append(wrap(array.view(real).reshape((*array.shape, 2))))
-    return tuple(parts)
 
 
 def is_tracked(operands: tuple[Any, ...]) -> bool:
