@@ -115,7 +115,7 @@ def part_of(array: Any, key: Any, index: Key) -> Any:
 Buffers.part_of = staticmethod(part_of)
 
 
-_WHOLE, _SEQUENCES = frozenset({int}), (tuple, list, Size)
+_SEQUENCES = (tuple, list, Size)
 
 
 def restrided(record: Record, x: Any, size: Any, stride: Any, place: Any) -> Any:
@@ -130,12 +130,14 @@ def restrided(record: Record, x: Any, size: Any, stride: Any, place: Any) -> Any
     if size.__class__ not in _SEQUENCES or stride.__class__ not in _SEQUENCES:
         return None
     size, stride = (*size,), (*stride,)
-    numbers = (place, *size, *stride)
-    if not size or not array.size or not _WHOLE.issuperset(map(type, numbers)) or min(numbers) < 0:
+    if not size or not array.size:
         return None
+    for n in (place, *size, *stride):
+        if n.__class__ is not int or n < 0:
+            return None
     item = array.itemsize
     try:
-        shown = ndarray(size, array.dtype, array, place * item, tuple(map(item.__mul__, stride)))
+        shown = ndarray(size, array.dtype, array, place * item, [s * item for s in stride])
     except (ValueError, TypeError, BufferError, OverflowError):
         return None
     params = {"size": size, "stride": stride, "offset": place, "x_stride": x.stride()}
