@@ -447,3 +447,20 @@ def test_linear_of_no_features_is_the_bias(rows: tuple[int, ...]) -> None:
     assert x.grad is not None
     assert weight.grad is not None
     assert (x.grad.shape, weight.grad.shape) == ((*rows, 0), (3, 0))
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 1, 5), (1, 6, 5, 4), (2, 6, 5, 4)])
+def test_a_batch_norms_gradient_does_not_depend_on_strides(shape: tuple[int, ...]) -> None:
+    """PyTorch's does, where channels lie innermost and a picture is one line."""
+    plain = ad.sin(ad.arange(math.prod(shape), dtype=ad.float64)).reshape(shape)
+    turned = plain.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0)
+    grads = []
+    for cotangent in (plain, turned):
+        x = ad.cos(plain * 3).requires_grad_()
+        weight = ad.ones(6, dtype=ad.float64, requires_grad=True)
+        nn.functional.batch_norm(x, None, None, weight, None, training=True).backward(cotangent)
+        assert x.grad is not None
+        assert weight.grad is not None
+        grads.append((x.grad, weight.grad))
+    for one, other in zip(*grads, strict=True):
+        assert ad.allclose(one, other, rtol=1e-12, atol=1e-12)
