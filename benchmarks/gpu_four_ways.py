@@ -234,11 +234,12 @@ def tell(name: str, rows: dict[str, Row], folder: Path) -> None:
         ratio = pair[1] / pair[0] if all(pair) else float("nan")
         cells = [cell(rows[fw], mode) for fw in reversed(FRAMEWORKS) if fw in rows]
         line += f"{' '.join(cells)} {ratio:5.2f} "
-    try:
-        loss, worst, where = apart(folder, name)
-        line += f" {loss:.0e} {worst:.0e} {where}"
-    except OSError as error:
-        line += f" {error}"
+    if len(rows) == len(FRAMEWORKS):
+        try:
+            loss, worst, where = apart(folder, name)
+            line += f" {loss:.0e} {worst:.0e} {where}"
+        except OSError as error:
+            line += f" {error}"
     print(line, flush=True)
     for framework, row in rows.items():
         for mode, found in (("", row), *((m, row.get(m, {})) for m in ("eager", "compiled"))):
