@@ -333,5 +333,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
         [adjoint.Size([3, 2]), adjoint.Size([3, 2])]
     """
     many = tensors[0] if len(tensors) == 1 and not is_tensor(tensors[0]) else tensors
-    shape = _broadcast_shapes("broadcast_tensors", *(tuple(x.shape) for x in many))
-    return tuple(x if tuple(x.shape) == shape else x.expand(shape) for x in many)
+    shapes = [tuple(x.shape) for x in many]
+    shape = _broadcast_shapes("broadcast_tensors", *shapes)
+    pairs = zip(many, shapes, strict=True)
+    return tuple([x if own == shape else x.expand(shape) for x, own in pairs])
