@@ -185,6 +185,26 @@ def run(source: str, wanted: str = "done") -> None:
     assert done.stdout.strip() == wanted, done.stderr[-3000:]
 
 
+# A program that does nothing but train meets small calls on the tape first.
+TRAINING = """
+import importlib
+import adjoint as ad
+from adjoint.engine.core.operations.record import HOOKS
+importlib.import_module("adjoint.engine.graph.FIRST")
+net = ad.nn.Sequential(ad.nn.Linear(4, 8), ad.nn.Tanh(), ad.nn.Linear(8, 2))
+optimizer = ad.optim.SGD(net.parameters(), lr=0.1)
+x = ad.randn(3, 4)
+for step in range(500):
+    loss = net(x).square().sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if HOOKS.small_call_code:
+        break
+print("done" if HOOKS.small_call_code else "native code for small calls was never loaded")
+"""
+
+
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))]
 )
@@ -202,6 +222,11 @@ def test_loading_leaves_the_methods_that_are_there() -> None:
 
 def test_names_that_no_tensor_has_load_nothing() -> None:
     run(LATE_METHODS)
+
+
+@pytest.mark.parametrize("first", ["ir", "higher.on_tape", "eager.small_calls", "eager.straight"])
+def test_native_code_for_small_calls_is_loaded_whatever_was_first(first: str) -> None:
+    run(TRAINING.replace("FIRST", first))
 
 
 def test_star_imports_have_what_loads_later() -> None:

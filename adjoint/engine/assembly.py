@@ -15,13 +15,8 @@ from adjoint.engine.core import layout
 from adjoint.engine.core.availability import absent
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state import stand_ins
 from adjoint.engine.core.state.loading import bring, brought, lacking
-from adjoint.engine.core.state.stand_ins import (
-    FragmentsLater,
-    SmallCallsLater,
-    StraightLater,
-    UpdatesLater,
-)
 from adjoint.engine.older_names import INPLACE_FUNCTIONS, OLDER
 from adjoint.engine.tensor.install import install
 from adjoint.engine.tensor.methods import TensorMethods
@@ -492,8 +487,8 @@ def executor_named(name: str) -> Any:
 
 
 HOOKS.executor = executor_named
-HOOKS.fragments = FragmentsLater()
-HOOKS.straight = StraightLater()
+HOOKS.fragments = stand_ins.FragmentsLater()
+HOOKS.straight = stand_ins.StraightLater()
 
 
 def small_rows(*args: Any) -> Any:
@@ -511,8 +506,10 @@ def later(module: str, function: str) -> Callable[..., Any]:
     return lambda *args, **how: getattr(brought(module), function)(*args, **how)
 
 
-HOOKS.note_call = SmallCallsLater().note
-HOOKS.note_taped = later("adjoint.engine.graph.higher.on_tape", "note")
+HOOKS.note_call = stand_ins.SmallCallsLater().note
+HOOKS.note_taped = stand_ins.TapedCallsLater().note
+HOOKS.straighten = later("adjoint.engine.backends.array.straight", "straighten")
+HOOKS.same_arrays = later("adjoint.engine.backends.array.straight", "same_arrays")
 HOOKS.taped_entry = later("adjoint.engine.backends.llvm.small.rows", "taped_entry")
 HOOKS.vjp = later("adjoint.engine.autodiff.transforms.gradient", "vjp")
 HOOKS.pull_on_tape = later("adjoint.engine.graph.higher.rules", "pull_on_tape")
@@ -545,7 +542,7 @@ def entry_on_a_gpu(function: str) -> Callable[..., Any]:
 
 
 HOOKS.device_entry, HOOKS.straight_entry = map(entry_on_a_gpu, ("entry_of", "straight_entry"))
-HOOKS.updates = UpdatesLater()
+HOOKS.updates = stand_ins.UpdatesLater()
 HOOKS.shortened = later("adjoint.engine.tensor.chains", "shortened")
 HOOKS.place_of = later("adjoint.engine.tensor.chains", "place_of")
 for moves in ("fill_memory", "fill_rows", "copy_memory", "join_memory"):

@@ -56,8 +56,7 @@ class StraightLater:
 
     @staticmethod
     def loaded() -> Any:
-        """The programs, and what they are made with."""
-        brought("adjoint.engine.backends.array.straight")
+        """The programs."""
         return brought("adjoint.engine.graph.eager.straight").STRAIGHT
 
 
@@ -77,6 +76,18 @@ class SmallCallsLater:
             small_calls = brought("adjoint.engine.graph.eager.small_calls")
             small_calls.PROGRAMS.sighted += self.count - 1
             small_calls.note(*args)
+
+
+class TapedCallsLater:
+    """Stands for `graph.higher.on_tape` until native code looks for calls."""
+
+    @staticmethod
+    def note(*args: Any) -> None:
+        """Nothing at first: there is nothing yet that would find one."""
+        if HOOKS.small_call_code:
+            on_tape = brought("adjoint.engine.graph.higher.on_tape")
+            HOOKS.note_taped = on_tape.note
+            on_tape.note(*args)
 
 
 class UpdatesLater:
