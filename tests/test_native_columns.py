@@ -117,9 +117,10 @@ def test_lines_are_asked_for_beside_what_is_written() -> None:
     narrow = CodeMachine(this_machine().features, 128, 32, by_lane=True)
     written = ad.compile(lambda x, y: (z := x * y, z.sum(0)), backend="native", dynamic=False)
     alone = ad.compile(lambda x, y: (x * y).sum(0), backend="native", dynamic=False)
-    for run, machine, asked in (
+    cases: list[tuple[Any, CodeMachine, int]] = [
         (written, wide, 3), (written, narrow, 0), (alone, wide, 0),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for run, machine, asked in cases:
         run(ad.ones(320, 640), ad.ones(320, 640))
         (step,) = run.latest.executable.plan.steps
         assert sums_columns(step.form)
