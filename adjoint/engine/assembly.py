@@ -518,6 +518,7 @@ HOOKS.find_operation = later("adjoint.engine.backends.llvm.program.kept", "find"
 HOOKS.keep_operation = later("adjoint.engine.backends.llvm.program.kept", "keep")
 HOOKS.keep_together = later("adjoint.engine.backends.disk.store", "together")
 HOOKS.small_entry = later("adjoint.engine.backends.llvm.small.rows", "entry_of")
+HOOKS.small_views = later("adjoint.engine.backends.llvm.small.viewing", "shower")
 HOOKS.small_launches = later("adjoint.engine.backends.llvm.small.launches", "launched")
 HOOKS.small_update = later("adjoint.engine.backends.llvm.small.launches", "updated")
 HOOKS.small_draw = later("adjoint.engine.backends.llvm.small.launches", "drawn")

@@ -367,7 +367,6 @@ def _native() -> SmallCode | None:
     if calls:
         HOOKS.note, HOOKS.show, HOOKS.meet_noted, HOOKS.meet_rules = calls[2:6]
         HOOKS.pull, HOOKS.pass_on, HOOKS.meet_public = calls[6:]
-        HOOKS.small_views = viewing.shower
         (HOOKS.meet_call, HOOKS.meet_into_small), HOOKS.small_call_code = calls[:2], True
     HOOKS.address, HOOKS.steps = address, steps()
     if seen:
