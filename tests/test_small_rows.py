@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.assembly import StraightLater
 from adjoint.engine.backends.llvm.runtime import ufuncs
 from adjoint.engine.backends.llvm.small import images, loops, rows
 from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.stand_ins import StraightLater
 from adjoint.engine.graph.eager import small_calls, straight
 from adjoint.engine.ops.index import index
 from adjoint.engine.ops.nn.losses import ctc

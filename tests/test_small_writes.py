@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.assembly import StraightLater
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.small_calls import UNFOLLOWED, SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.stand_ins import StraightLater
 from adjoint.engine.graph.eager import enlisted, small_calls
 from adjoint.nn import functional as F
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine import assembly
 from adjoint.engine.autodiff.tape import tape
 from adjoint.engine.backends.array import executor
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations import small_calls as names
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state import stand_ins
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import small_calls, straight
 from adjoint.engine.ops.nn.gates import GRU_GATES, LSTM_GATES
@@ -61,7 +61,7 @@ WITH_KERNELS: dict[str, Call] = {
 @pytest.fixture(autouse=True)
 def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The programs of this process, none at first, and none of whole functions."""
-    assembly.StraightLater.loaded().forget()
+    stand_ins.StraightLater.loaded().forget()
     monkeypatch.setattr(small_calls, "SIGHTED", 1 << 60)
     yield HOOKS.straight
     HOOKS.straight.forget()
