@@ -112,9 +112,7 @@ def _collate_sequences(batch: Any, first: Sequence[Any], table: dict[Any, Any]) 
 
 def _collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
     first = batch[0]
-    if set(map(type, batch)) != {
-        Tensor
-    }:  # what a subclass makes of `stack`, sparse tensors, what is no tensor
+    if any(type(x) is not Tensor for x in batch):  # a subclass has its own `stack`, so have others
         _check_tensors(batch)
         return stack(batch, 0)
     shapes = {x._array.shape for x in batch}
