@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.backends.array import interop
+from adjoint.engine.backends.array import sequences
 from adjoint.engine.core.dtype import DTYPES
 from adjoint.nn import init
 
@@ -87,16 +87,16 @@ def nested(choose: random.Random, depth: int) -> Any:
 
 def test_numbers_in_sequences_are_read_as_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
     choose = random.Random(0)
-    quick = interop._of_numbers
+    quick = sequences._of_numbers
     used = 0
     for _ in range(3000):
         data = nested(choose, choose.randrange(1, 4))
         dtype = choose.choice([None, None, ad.float64, ad.float32, ad.int64, ad.int8, ad.bfloat16])
         seen = []
         for read in (quick, lambda data, dtype: None):
-            monkeypatch.setattr(interop, "_of_numbers", read)
+            monkeypatch.setattr(sequences, "_of_numbers", read)
             try:
-                array = interop.to_array(data, dtype)
+                array = sequences.to_array(data, dtype)
             except Exception as error:
                 seen.append((type(error), str(error)))
             else:

@@ -79,6 +79,7 @@ EAGER = (
     "adjoint.engine.backends.array.view_chains",
     "adjoint.engine.backends.array.buffers",
     "adjoint.engine.backends.array.interop",
+    "adjoint.engine.backends.array.handing_out",
     "adjoint.engine.backends.array.tensor_types",
     "adjoint.engine.backends.array.kernels.elementwise.kernels",
     "adjoint.engine.backends.array.kernels.elementwise.error_functions",

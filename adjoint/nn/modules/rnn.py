@@ -12,6 +12,7 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeValueError, ShapeError, ShapeValueError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import empty
+from adjoint.engine.ops.nn.recurrent import Layers
 from adjoint.engine.ops.nn.recurrent_networks import GATES, run
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import init
@@ -297,18 +298,8 @@ class RNNBase(Module):
         return self._run_with(self.bias, input, sizes, states)
 
     def _run_with(self, biases: bool, input: Tensor, sizes: list[int] | None, states: Any) -> Any:
-        return run(
-            self.mode,
-            input,
-            sizes,
-            states,
-            self._flat_weights,
-            biases,
-            self.num_layers,
-            self.dropout,
-            self.training,
-            self.bidirectional,
-        )
+        layers = Layers(biases, self.num_layers, self.dropout, self.training, self.bidirectional)
+        return run(self.mode, input, sizes, states, self._flat_weights, layers)
 
     def _shown(self, states: Any) -> Any:
         return tuple(states) if self.mode == "LSTM" else states[0]

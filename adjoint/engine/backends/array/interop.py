@@ -1,219 +1,37 @@
-"""Tensors from Python data, NumPy, DLPack and buffers, and back; without copies where possible."""
+"""Tensors from Python data, NumPy, DLPack and buffers; without copies where possible."""
 
 from __future__ import annotations
 
 import ctypes
 import warnings
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
 
-from adjoint.engine.backends.array.buffers import Buffers, to_host
-from adjoint.engine.backends.array.devices import cupy, full_device
+from adjoint.engine.backends.array.buffers import Buffers
+from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.gpu.transfers import transfer
-from adjoint.engine.backends.array.quiet import quietly
+from adjoint.engine.backends.array.sequences import no_such_dtype, to_array
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import (
-    DeviceError,
-    DTypeError,
-    DTypeTypeError,
-    DTypeValueError,
-    ShapeValueError,
-)
-from adjoint.engine.core.numeric_limits import iinfo
+from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.operations.dispatch import mark_birth, mark_for_inference
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.overrides import having
-from adjoint.engine.core.operations.public import method, prop, public
+from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Size, Spec
 from adjoint.engine.core.state.context import CONTEXT, concrete
-from adjoint.engine.core.state.late_faults import look
 from adjoint.engine.core.state.placement import chosen
-from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.tensor.memory import UntypedStorage
 from adjoint.engine.tensor.meta import META, blank
-from adjoint.engine.tensor.reading.item import known, unknown
-from adjoint.engine.tensor.storage import FOREIGN, Window
+from adjoint.engine.tensor.storage import FOREIGN
 from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, wrap
 from adjoint.engine.tensor.watching import show
 
 Array = Any
-
-
-def _shape_error(data: Any, expected: int, dim: int) -> Exception:
-    return ValueError(
-        f"tensor: expected sequence of length {expected} at dim {dim} (got {len(data)})"
-    )
-
-
-def _check_regular(data: Any, dim: int = 0) -> None:
-    """Name the place where nested sequences differ in length or depth."""
-    if not isinstance(data, (list, tuple)) or not data:
-        return
-    first = data[0]
-    if isinstance(first, (list, tuple)):
-        for item in data:
-            if type(item) in _NUMBERS:
-                raise TypeError(
-                    f"tensor: not a sequence: {item!r} beside sequences of length {len(first)} at "
-                    f"dim {dim + 1}"
-                )
-            if not isinstance(item, (list, tuple)) or len(item) != len(first):
-                raise _shape_error(item if hasattr(item, "__len__") else [], len(first), dim + 1)
-            _check_regular(item, dim + 1)
-    elif type(first) in _NUMBERS:
-        for item in data:
-            if isinstance(item, (list, tuple)):
-                raise TypeError(
-                    f"tensor: {type(item).__name__!r} object cannot be interpreted as a number, "
-                    f"as {first!r} beside it is at dim {dim}"
-                )
-
-
-def no_such_dtype(name: str, dtype: Any) -> Exception:
-    """The error for NumPy's arrays of a type that no tensor has."""
-    if not dtype.isnative and dtype.newbyteorder("=") in DTYPE_OF:
-        return ValueError(
-            f"{name}: given numpy array has byte order different from the native byte order, "
-            f"received {dtype}. Convert it with array.astype(array.dtype.newbyteorder('='))."
-        )
-    return DTypeTypeError(
-        f"{name}: can't convert np.ndarray of type {dtype}. The supported types "
-        f"are: {', '.join(d.name for d in dt.DTYPES)}."
-    )
-
-
-def _leaf_dtypes(data: Any) -> set[DType]:
-    """The dtypes of the numbers in nested sequences: Python's count as the default dtypes."""
-    if isinstance(data, (list, tuple)):
-        kinds = set(map(type, data))
-        if kinds <= _NUMBERS:
-            return {dt.of_scalar(kind()) for kind in kinds}
-        if data and isinstance(data[0], str):
-            raise ValueError("tensor: too many dimensions 'str': letters are no numbers")
-        return set().union(*map(_leaf_dtypes, data))
-    if isinstance(data, (np.ndarray, np.generic)):
-        if data.dtype not in DTYPE_OF:
-            raise no_such_dtype("tensor", data.dtype)
-        return {DTYPE_OF[data.dtype]}
-    if is_tensor(data):
-        return {data.dtype}
-    if isinstance(data, (bool, int, float, complex)):
-        return {dt.of_scalar(data)}
-    if isinstance(data, (str, bytes)):
-        raise TypeError(f"tensor: invalid data type {type(data).__name__!r}")
-    if isinstance(data, Sequence) or hasattr(data, "__array__"):  # a range, a data frame's column
-        return _leaf_dtypes(list(data))
-    raise DTypeError(f"tensor: could not infer dtype of {type(data).__name__}")
-
-
-_NUMBERS = {bool, int, float, complex}
-
-
-def _unwrap(data: Any) -> Any:
-    """Nested sequences with tensors of one element in them replaced by their numbers."""
-    if is_tensor(data):
-        if data.numel() != 1:
-            raise ShapeValueError(
-                "tensor: only one element tensors can be converted to Python scalars, received "
-                f"{data._spec} in a sequence. Use stack or cat to join tensors."
-            )
-        return data.item()
-    if isinstance(data, (list, tuple)):
-        return [_unwrap(x) for x in data]
-    return data
-
-
-_SEQUENCES, _FLOATS, _INTS = {list, tuple}, {float}, {int}
-
-
-def _kinds(data: Any) -> set[type]:
-    """The classes of what is in nested lists and tuples."""
-    kinds = set(map(type, data))
-    return kinds.union(*map(_kinds, data)) - _SEQUENCES if kinds and kinds <= _SEQUENCES else kinds
-
-
-def _of_numbers(data: Any, dtype: DType | None) -> Array | None:
-    """The same of nested sequences of Python's floats, or of whole numbers, alone; None of others,
-    or where something is to be said of them."""
-    kinds = _kinds(data)
-    try:
-        if kinds == _FLOATS:
-            target = dtype or dt.get_default_dtype()
-            if target in (dt.float32, dt.float64):  # narrower ones might be rounded twice
-                return quietly(np.array, (data, NUMPY_OF[target]), {})
-        elif kinds == _INTS and (dtype is None or dtype is dt.int64):
-            array = np.array(data)
-            return array if array.dtype == np.int64 else None
-    except ValueError:
-        pass
-    return None
-
-
-def to_array(data: Any, dtype: DType | None) -> Array:
-    """A NumPy array of `data` with PyTorch's choice of dtype; a copy.
-
-    Without `dtype`, it is what all the numbers in `data` promote to.
-    """
-    if data.__class__ is list or data.__class__ is tuple:
-        array = _of_numbers(data, dtype)
-        if array is not None:
-            return array
-    dtypes = _leaf_dtypes(data)
-    if isinstance(data, (list, tuple)) and _holds_tensor(data):
-        data = _unwrap(data)
-    target = dtype or reduce(dt.promote_types, dtypes or {dt.get_default_dtype()})
-    try:
-        array = np.array(data)
-    except ValueError:
-        _check_regular(data)
-        raise
-    if (
-        array.dtype.kind == "f"
-        and dtypes
-        and all(leaf_dtype.category == dt.INT for leaf_dtype in dtypes)
-    ):
-        array = np.array(data, object)  # NumPy rounds whole numbers of which some are large
-    if not isinstance(data, (np.ndarray, np.generic)):
-        _check_overflow(array, target)
-    if array.dtype == NUMPY_OF[target]:
-        return array
-    if array.dtype.kind == "O" and target.category == dt.FLOAT:
-        array = array.astype(np.float64)  # narrow dtypes take no whole numbers beyond 64 bits
-    return quietly(array.astype, (NUMPY_OF[target],), {"copy": False})
-
-
-def _check_overflow(array: Array, target: DType) -> None:
-    """Refuse numbers that an integer dtype, or a real one, does not hold."""
-    if array.dtype.kind == "c" and target.category < dt.COMPLEX and target is not dt.bool_:
-        raise TypeError(f"tensor: can't convert complex to {target.name}")
-    if target.category != dt.INT or not array.size or array.dtype == NUMPY_OF[target]:
-        return
-    limits = iinfo(target)
-    low = limits.min if array.dtype.kind == "f" else min(limits.min, -limits.max)
-    # NaN compares false with everything.
-    if not (low <= array.min() and array.max() <= limits.max):
-        beyond = array.dtype.kind in "uO" and (array.min() < -(2**63) or array.max() >= 2**63)
-        raise (DTypeValueError if beyond else DTypeError)(
-            f"tensor: value cannot be converted to type {target.name} without overflow; received "
-            f"numbers from {array.min()} to {array.max()}. Choose a wider dtype."
-        )
-
-
-NUMBERS = frozenset((bool, int, float, complex))
-
-
-def _holds_tensor(data: Any) -> bool:
-    if NUMBERS.issuperset(map(type, data)):  # a million of them are asked in no time
-        return False
-    return any(is_tensor(x) or (isinstance(x, (list, tuple)) and _holds_tensor(x)) for x in data)
 
 
 @public(numbers="elements")
@@ -442,127 +260,6 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         out = _shared(library.from_dlpack(ext_tensor))
     out = out.clone() if copy else out
     return out if device is None else out.to(device)
-
-
-@method
-def __dlpack__(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """The tensor's memory as a DLPack capsule."""
-    _check_exportable(self, "__dlpack__")
-    _see_faults(self)
-    show(self._storage)
-    return self._array.__dlpack__(*args, **kwargs)
-
-
-@method
-def __dlpack_device__(self: Tensor) -> tuple[int, int]:
-    """Where DLPack finds the memory."""
-    return self._array.__dlpack_device__()
-
-
-@prop
-def __cuda_array_interface__(self: Tensor) -> Any:
-    """The CUDA array interface, for tensors on a GPU."""
-    if self.device.type != "cuda":
-        raise AttributeError(
-            f"can't get __cuda_array_interface__ on a tensor on {self.device}; use .cuda() first"
-        )
-    _see_faults(self)
-    return self._array.__cuda_array_interface__
-
-
-def _see_faults(self: Tensor) -> None:
-    """Raise what a GPU has found, before memory it may have left unwritten is another library's."""
-    if self._array.__class__ in DEVICE_LAYOUTS and STREAM_CAPTURE.graph is None:
-        look()
-
-
-def _check_exportable(self: Tensor, name: str) -> None:
-    level = self._storage.level is not None
-    if level or CONTEXT.capture is not None or type(self._array) is Window:
-        raise unknown(
-            self,
-            name,
-            "Keep the computation in tensor operations, return the tensor and convert it outside, "
-            "or pass the value in as an argument.",
-        )
-    # As in PyTorch, who switched gradients off may look at the elements.
-    if self.requires_grad and (CONTEXT.grad_enabled or name != "numpy"):
-        raise RuntimeError(
-            f"{name}: can't be called on a tensor that requires grad. Use tensor.detach() first."
-        )
-
-
-@method
-def numpy(self: Tensor, *, force: bool = False) -> Array:
-    """The elements as a NumPy array sharing memory.
-
-    >>> import adjoint as ad
-    >>> ad.ones(2).numpy()
-    array([1., 1.], dtype=float32)
-    """
-    if CONTEXT.capture is not None:
-        constant = known(self)
-        if constant is not None:
-            return to_host(constant).copy()
-    if force and type(self._array) is not Window:
-        show(self._storage)
-        return to_host(self.detach()._array)
-    _check_exportable(self, "numpy")
-    if not isinstance(self._array, np.ndarray):
-        raise TypeError(
-            f"numpy: can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to "
-            "copy the tensor to host memory first."
-        )
-    show(self._storage)
-    return self._array.view()  # a new shape or flags of it are not the tensor's
-
-
-@method
-def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Array:
-    """NumPy's protocol: the elements as an array."""
-    array = numpy(self)
-    if dtype is not None and array.dtype != dtype:
-        return array.astype(dtype)
-    return array.copy() if copy else array
-
-
-@method
-def __array_wrap__(self: Tensor, array: Array, context: Any = None, return_scalar: Any = 0) -> Any:
-    """NumPy's protocol: what a NumPy function made of the elements, as a tensor again."""
-    array = np.asarray(array)
-    return from_numpy(array) if array.dtype in DTYPE_OF else array
-
-
-@method
-def data_ptr(self: Tensor) -> int:
-    """The address of the first element."""
-    known = HOOKS.data_address(self)
-    if known is not None:
-        return known
-    array = self._array
-    show(self._storage)
-    if array.__class__ is ndarray and CONTEXT.plain:
-        address = HOOKS.address
-        if address is not None and array.size:
-            return address(array)
-        return Buffers.address(array) if array.size else 0
-    if self.is_meta:
-        return 0
-    _check_exportable(self.detach(), "data_ptr")
-    return Buffers.address(array) if array.size else 0
-
-
-@method
-def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor on the CPU."""
-    return self if self._array.__class__ is np.ndarray else self.to(CPU)
-
-
-@method
-def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
-    """The tensor on a GPU."""
-    target = Device("cuda", device) if isinstance(device, int) else Device(device or "cuda")
-    return self.to(full_device(target), non_blocking=non_blocking)
 
 
 # Where the old constructor makes tensors: the default tensor type says, not the default device.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adjoint.engine.core.operations.public import PUBLIC, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -193,22 +193,38 @@ def _split_weights(
     return weights
 
 
+class Layers(NamedTuple):
+    """The layers of a network: all that is to be said of it besides its cell and its parameters."""
+
+    biases: bool
+    depth: int
+    dropout: float = 0.0  # of what goes from one layer to the next
+    training: bool = False  # whether anything is dropped
+    both: bool = False  # whether sequences are read backward, too
+
+    @property
+    def directions(self) -> int:
+        """How often each layer reads a sequence."""
+        return 1 + self.both
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything is dropped between layers."""
+        return bool(self.dropout) and self.training and self.depth > 1
+
+
 def over_layers(
     step: Step,
     input: Tensor,
     sizes: list[int] | None,
     states: State,
     params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
+    layers: Layers,
 ) -> tuple[Tensor, State]:
     """All layers: input (T, B, I) or packed (sum, I), states (layers * directions, B, H)."""
-    directions = 1 + bidirectional
+    directions = layers.directions
     projected = len(states) == 2 and states[0].shape[-1] != states[1].shape[-1]
-    weights = _split_weights(params, has_biases, projected, num_layers * directions)
+    weights = _split_weights(params, layers.biases, projected, layers.depth * directions)
     starts = list(zip(*(s.unbind(0) for s in states), strict=True))
     if not input.shape[0]:
         raise RuntimeError("rnn: expected sequence length to be larger than 0 in RNN")
@@ -216,7 +232,7 @@ def over_layers(
     if sizes is not None and even:
         input, sizes = input.reshape((len(sizes), sizes[0], *input.shape[1:])), None
     finals: list[State] = []
-    for layer in range(num_layers):
+    for layer in range(layers.depth):
         outputs = []
         for d in range(directions):
             at = layer * directions + d
@@ -224,8 +240,8 @@ def over_layers(
             outputs.append(out)
             finals.append(final)
         input = outputs[0] if directions == 1 else cat(outputs, -1)
-        if dropout and train and layer < num_layers - 1:
-            input = input * dropout_factors(input.shape, dropout, input)
+        if layers.drops and layer < layers.depth - 1:
+            input = input * dropout_factors(input.shape, layers.dropout, input)
     if even:
         input = input.flatten(0, 1)
     return input, tuple(stack(list(parts), 0) for parts in zip(*finals, strict=True))

@@ -21,7 +21,7 @@ from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn.attention import dropout_factors
-from adjoint.engine.ops.nn.recurrent import CELLS, State, over_layers
+from adjoint.engine.ops.nn.recurrent import CELLS, Layers, State, over_layers
 from adjoint.engine.ops.shape.join import cat
 
 if TYPE_CHECKING:
@@ -111,9 +111,8 @@ def _composed(
         states = tuple(x.new_zeros(network.state_shape) for _ in range(network.states))
     n = network
     sizes = list(n.sizes) or None
-    out, last = over_layers(
-        CELLS[n.cell], x, sizes, states, weights, n.biases, n.layers, 0.0, False, n.directions == 2
-    )
+    layers = Layers(n.biases, n.layers, both=n.directions == 2)
+    out, last = over_layers(CELLS[n.cell], x, sizes, states, weights, layers)
     return out, *last
 
 
@@ -225,9 +224,7 @@ def _chosen(
     sizes: list[int] | None,
     states: State,
     params: Sequence[Any],
-    biases: bool,
-    layers: int,
-    both: bool,
+    layers: Layers,
 ) -> RecurrentNetwork | None:
     """The network as a library will run it; None where the composition runs."""
     capture = CONTEXT.capture
@@ -245,7 +242,7 @@ def _chosen(
     shapes = _shapes(given) if capture is None else _recorded_shapes(given)
     if shapes is None or any(type(n) is not int for n in sizes or ()):
         return None
-    options = (layers, 1 + both, biases, tuple(sizes or ()))
+    options = (layers.depth, layers.directions, layers.biases, tuple(sizes or ()))
     network = _network_of(cell, x.dtype.name, shapes, len(states), *options)
     chosen = None if network is None else choose(network, device.index or 0)
     if capture is None or chosen is None:
@@ -337,26 +334,21 @@ def run(
     sizes: list[int] | None,
     states: State | Callable[[], State],
     params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
+    layers: Layers,
 ) -> tuple[Tensor, State]:
     """All layers: input (T, B, I) or packed (sum, I), states (layers * directions, B, H).
 
     `states` may be a function that makes zeros, which is not called where nobody reads them.
     """
-    options = (has_biases, num_layers, dropout, train, bidirectional)
     if CONTEXT.autocast is not None and cell == "LSTM" and not _grows(sizes):
-        lowered = _lowered(input, states, params, num_layers * (1 + bidirectional))
+        lowered = _lowered(input, states, params, layers.depth * layers.directions)
         if lowered is not None:
             with CONTEXT.having(autocast=None):
-                return run(cell, lowered[0], sizes, lowered[1], lowered[2], *options)
+                return run(cell, lowered[0], sizes, lowered[1], lowered[2], layers)
     half = _half_on_device(input)
     if half is None:
-        return _run(cell, input, sizes, states, params, *options)
-    out, last = _run(cell, input, sizes, states, params, *options)
+        return _run(cell, input, sizes, states, params, layers)
+    out, last = _run(cell, input, sizes, states, params, layers)
     return out.to(half), tuple(s.to(half) for s in last)
 
 
@@ -366,33 +358,28 @@ def _run(
     sizes: list[int] | None,
     states: State | Callable[[], State],
     params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
+    layers: Layers,
 ) -> tuple[Tensor, State]:
     """The same; under a GPU's autocast the results may be wider than the region's dtype."""
     if CHOOSE.get(input.device.type) is not None:
-        drops = bool(dropout) and train and num_layers > 1
-        if drops and CONTEXT.capture is None:
-            layers = (has_biases, num_layers, dropout, bidirectional)
-            return _run_dropping(cell, input, sizes, states, params, *layers)
+        if layers.drops and CONTEXT.capture is None:
+            return _run_dropping(cell, input, sizes, states, params, layers)
         first = () if callable(states) else states
-        kind = (has_biases, num_layers, bidirectional)
-        halves = None if drops or CONTEXT.capture is not None else _in_halves(input, first, params)
+        halves = (
+            None
+            if layers.drops or CONTEXT.capture is not None
+            else _in_halves(input, first, params)
+        )
         if halves is not None:
             with CONTEXT.having(autocast=None):
-                network = _chosen(cell, halves[0], sizes, halves[1], halves[2], *kind)
+                network = _chosen(cell, halves[0], sizes, halves[1], halves[2], layers)
                 if network is not None:
                     return _run_whole(network, *halves)
-        network = None if drops else _chosen(cell, input, sizes, first, params, *kind)
+        network = None if layers.drops else _chosen(cell, input, sizes, first, params, layers)
         if network is not None:
             return _run_whole(network, input, first, params)
-    return over_layers(
-        CELLS[cell], input, sizes, states() if callable(states) else states, params, has_biases,
-        num_layers, dropout, train, bidirectional,
-    )  # fmt: skip
+    start = states() if callable(states) else states
+    return over_layers(CELLS[cell], input, sizes, start, params, layers)
 
 
 def _half_on_device(x: Tensor) -> DType | None:
@@ -455,22 +442,20 @@ def _run_dropping(
     sizes: list[int] | None,
     states: State | Callable[[], State],
     params: Sequence[Tensor],
-    biases: bool,
-    layers: int,
-    dropout: float,
-    both: bool,
+    layers: Layers,
 ) -> tuple[Tensor, State]:
     """Layer by layer, with what `over_layers` drops between them."""
-    each, ways = -(-len(params) // layers), 1 + both
+    each, ways = -(-len(params) // layers.depth), layers.directions
+    one = layers._replace(depth=1)
     finals: list[State] = []
-    for layer in range(layers):
+    for layer in range(layers.depth):
         here = slice(layer * ways, (layer + 1) * ways)
         start = partial(_of_layer, states, here) if callable(states) else _of_layer(states, here)
         mine = params[layer * each : (layer + 1) * each]
-        x, final = run(cell, x, sizes, start, mine, biases, 1, 0.0, True, both)
+        x, final = run(cell, x, sizes, start, mine, one)
         finals.append(final)
-        if layer < layers - 1:
-            x = x * dropout_factors(x.shape, dropout, x)
+        if layer < layers.depth - 1:
+            x = x * dropout_factors(x.shape, layers.dropout, x)
     return x, tuple(cat(list(parts), 0) for parts in zip(*finals, strict=True))
 
 
@@ -483,12 +468,12 @@ def _called(cell: str, args: tuple[Any, ...], kwargs: dict[str, Any], several: b
     is_packed = "data" in kwargs or (len(args) > place and is_tensor(args[place]))
     given = dict(zip(packed if is_packed else padded, args, strict=False)) | kwargs
     states = tuple(given["hx"]) if several else (given["hx"],)
-    options = [given[name] for name in padded[2:-1]]
+    params, layers = given[padded[2]], Layers(*[given[name] for name in padded[3:-1]])
     if is_packed:
-        out, final = run(cell, given["data"], given["batch_sizes"].tolist(), states, *options)
+        out, final = run(cell, given["data"], given["batch_sizes"].tolist(), states, params, layers)
         return out, *final
     x = given["input"].transpose(0, 1) if given["batch_first"] else given["input"]
-    out, final = run(cell, x, None, states, *options)
+    out, final = run(cell, x, None, states, params, layers)
     return (out.transpose(0, 1) if given["batch_first"] else out), *final
 
 
