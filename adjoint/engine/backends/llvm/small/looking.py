@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from adjoint.engine.backends.llvm.ir.object_functions import ObjectFunction
 from adjoint.engine.backends.llvm.runtime.peeking import STRIDES
-from adjoint.engine.backends.llvm.small.comparing import NDARRAY, NONE
+from adjoint.engine.backends.llvm.small.comparing import NDARRAY
+from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.core.object_layout import HEAD, slot_offset
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size
@@ -38,6 +40,7 @@ SLOWLY: dict[str, Any] = {name: vars(Tensor)[name].fget for name in PROPERTIES} 
 WRAPPERS, ITEMSIZE = "wrappers", "itemsize"
 # Where tuples of 3.14 keep their hash: between their length and their elements.
 HASH_AT = HEAD + 8 if tuple.__basicsize__ > HEAD + 8 else None
+Places: TypeAlias = dict[str, int]  # where objects keep their fields
 
 
 def places() -> dict[str, int] | None:
@@ -93,435 +96,311 @@ def _right(made: dict[str, Callable[..., Any]]) -> bool:
     return True
 
 
-def _getter(name: str, body: str) -> str:
-    """A property's getter: `body` looks at a plain %x, ends by %fine of %value, or by %slow."""
-    return f"""
-define ptr @{name}(ptr %self, ptr %x) {{
-entry:
-  %plain = call i1 @is_plain(ptr %x)
-  br i1 %plain, label %look, label %slow
-look:
-{body}
-fine:
-  ret ptr %value
-slow:
-  %slowly = call ptr @PyObject_CallOneArg(ptr @{name}_slowly, ptr %x)
-  ret ptr %slowly
-}}"""
-
-
-def _question(name: str, argument: str, body: str) -> str:
-    """A function that `HOOKS` asks of one argument, from a label `look` on; at %none it is told by
-    None that Python is to look."""
-    return f"""
-define ptr @{name}(ptr %self, ptr %{argument}) {{
-entry:
-  br label %look
-none:
-  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
-  %nothing.told = load ptr, ptr %noneAt
-  call void @Py_IncRef(ptr %nothing.told)
-  ret ptr %nothing.told
-look:{body}
-}}"""
-
-
-# What a question about a tensor begins with.
-_PLAIN = """
-  %plain = call i1 @is_plain(ptr %x)
-  br i1 %plain, label %asked, label %none
-asked:"""
-
-
-def _of_array(body: str) -> str:
-    """The same of its %array, if that is NumPy's own."""
-    return f"""
-  %array = call ptr @array_in(ptr %x)
-  %is.array = call i1 @is_numpys(ptr %array)
-  br i1 %is.array, label %read, label %slow
-read:{body}"""
-
-
-def text(at: dict[str, int]) -> str:
+def text(at: Places) -> str:
     """The functions, after those of `calling.asked_text`; `at` also tells what `noting` knows."""
-    return "\n".join((_asking(at), _properties(at), _memory(at), _data(at)))
-
-
-def _asking(at: dict[str, int]) -> str:
-    """Functions that the others ask."""
     external = "\n".join(f"@{name} = external global i8" for name in symbols())
-    return f"""
-{external}
+    asked = (_is_plain(), _is_numpys(), _is_settled(), EXCHANGE, _sharing_of(at))
+    getters = (_shape(), _ndim(), _dtype(), _device(), _requires_grad(at), _is_leaf(at), _data(at))
+    questions = (_from_memory(at), _data_address(at), _storage_address(at), _untyped(at))
+    return "\n".join((external, DECLARED, *asked, *getters, *questions))
+
+
+DECLARED = """
 declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare ptr @PyType_GenericAlloc(ptr, i64)
-declare i32 @PySequence_Contains(ptr, ptr)
-
-define i1 @is_plain(ptr %x) {{
-entry:
-  %class = call ptr @class_of(ptr %x)
-  %exact = icmp eq ptr %class, @Tensor
-  br i1 %exact, label %yes, label %derived
-yes:
-  ret i1 true
-derived:
-  %listed = call i32 @PySequence_Contains(ptr @plain_classes, ptr %class)
-  %unknown = icmp slt i32 %listed, 0
-  br i1 %unknown, label %clear, label %told
-clear:
-  call void @PyErr_Clear()
-  ret i1 false
-told:
-  %is.listed = icmp eq i32 %listed, 1
-  ret i1 %is.listed
-}}
-define i1 @is_numpys(ptr %array) {{
-entry:
-  %unset = icmp eq ptr %array, null
-  br i1 %unset, label %no, label %look
-look:
-  %class = call ptr @class_of(ptr %array)
-  %it = call i1 @is_a(ptr %class, i64 {NDARRAY})
-  ret i1 %it
-no:
-  ret i1 false
-}}
-define i1 @is_settled() {{
-entry:
-  %fields = call ptr @PyObject_GetAttr(ptr @context, ptr @fields_name)
-  %failed = icmp eq ptr %fields, null
-  br i1 %failed, label %clear, label %look
-clear:
-  call void @PyErr_Clear()
-  ret i1 false
-look:
-  %plain = call i1 @is_field(ptr %fields, ptr @plain_name, ptr @true, ptr @true)
-  call void @Py_DecRef(ptr %fields)
-  ret i1 %plain
-}}
-define void @exchange(ptr %x, i64 %at, ptr %value) {{
+declare i32 @PySequence_Contains(ptr, ptr)"""
+# What was in the field is let go of when the new value is there.
+EXCHANGE = """
+define void @exchange(ptr %x, i64 %at, ptr %value) {
   %before = call ptr @held(ptr %x, i64 %at)
   call void @hold(ptr %x, i64 %at, ptr %value)
   call void @Py_DecRef(ptr %before)
   ret void
-}}
-define ptr @sharing_of(ptr %storage) {{
-entry:
-  %known = call ptr @held(ptr %storage, i64 {at["Storage.sharing"]})
-  %unset = icmp eq ptr %known, null
-  br i1 %unset, label %make, label %done
-make:
-  %new = call ptr @object_new(ptr @MemoryStorages, ptr @no_arguments, ptr null)
-  %failed = icmp eq ptr %new, null
-  br i1 %failed, label %done, label %fill
-fill:
-  call void @hold(ptr %new, i64 {at["MemoryStorages.counted"]}, ptr @false)
-  call void @hold(ptr %new, i64 {at["MemoryStorages.joins"]}, ptr @zero)
-  call void @hold(ptr %new, i64 {at["MemoryStorages.shown"]}, ptr @false)
-  %meanwhile = call ptr @held(ptr %storage, i64 {at["Storage.sharing"]})
-  %still = icmp eq ptr %meanwhile, null
-  br i1 %still, label %keep, label %drop
-drop:
-  call void @Py_DecRef(ptr %new)
-  br label %done
-keep:
-  call void @take(ptr %storage, i64 {at["Storage.sharing"]}, ptr %new)
-  br label %done
-done:
-  %sharing = phi ptr [%known, %entry], [null, %make], [%meanwhile, %drop], [%new, %keep]
-  ret ptr %sharing
-}}"""
+}"""
 
 
-def _properties(at: dict[str, int]) -> str:
-    """How a tensor lies, and whether gradients are asked for."""
-    no_hash = "" if HASH_AT is None else f"""
-  %hashAt = getelementptr i8, ptr %value, i64 {HASH_AT}
-  store i64 -1, ptr %hashAt"""  # fmt: skip
-    shape = _of_array(f"""
-  %rank = call i64 @rank_in(ptr %array)
-  call void @Py_IncRef(ptr %array)
-  %value = call ptr @PyType_GenericAlloc(ptr @Size, i64 %rank)
-  %unmade = icmp eq ptr %value, null
-  br i1 %unmade, label %raise, label %begin
-begin:{no_hash}
-  %sizes = call ptr @sizes_in(ptr %array)
-  br label %next
-next:
-  %k = phi i64 [0, %begin], [%kNext, %put]
-  %more = icmp slt i64 %k, %rank
-  br i1 %more, label %each, label %done
-each:
-  %sizeAt = getelementptr i64, ptr %sizes, i64 %k
-  %size = load i64, ptr %sizeAt
-  %number = call ptr @PyLong_FromLongLong(i64 %size)
-  %no.number = icmp eq ptr %number, null
-  br i1 %no.number, label %drop, label %put
-put:
-  %set = call i32 @PyTuple_SetItem(ptr %value, i64 %k, ptr %number)
-  %kNext = add i64 %k, 1
-  br label %next
-drop:
-  call void @Py_DecRef(ptr %value)
-  br label %raise
-raise:
-  call void @Py_DecRef(ptr %array)
-  ret ptr null
-done:
-  call void @Py_DecRef(ptr %array)
-  br label %fine""")
-    ndim = _of_array("""
-  %rank = call i64 @rank_in(ptr %array)
-  %value = call ptr @PyLong_FromLongLong(i64 %rank)
-  br label %fine""")
-    dtype = _of_array("""
-  %kind = call ptr @kind_in(ptr %array)
-  %value = call ptr @PyDict_GetItemWithError(ptr @dtype_of, ptr %kind)
-  %unlisted = icmp eq ptr %value, null
-  br i1 %unlisted, label %clear, label %known
-clear:
-  call void @PyErr_Clear()
-  br label %slow
-known:
-  call void @Py_IncRef(ptr %value)
-  br label %fine""")
-    device = _of_array("""
-  %value = select i1 true, ptr @cpu, ptr null
-  call void @Py_IncRef(ptr %value)
-  br label %fine""")
-    asked = f"""
-  %base = call ptr @held(ptr %x, i64 {at["tensor._base"]})
-  %node = call ptr @held(ptr %x, i64 {at["tensor._node"]})
-  %needed = call ptr @held(ptr %x, i64 {at["tensor._requires_grad"]})
-  %own = icmp eq ptr %base, @nothing
-  %is.on = icmp eq ptr %needed, @true
-  %is.off = icmp eq ptr %needed, @false
-  %told = or i1 %is.on, %is.off
-  %known = and i1 %own, %told
-  br i1 %known, label %tell, label %slow
-tell:"""
-    requires_grad = f"""{asked}
-  %value = select i1 %is.on, ptr @true, ptr @false
-  call void @Py_IncRef(ptr %value)
-  br label %fine"""
-    is_leaf = f"""{asked}
-  %users = icmp eq ptr %node, @nothing
-  %leaf = or i1 %is.off, %users
-  %value = select i1 %leaf, ptr @true, ptr @false
-  call void @Py_IncRef(ptr %value)
-  br label %fine"""
-    bodies = (shape, ndim, dtype, device, requires_grad, is_leaf)
-    return "\n".join(map(_getter, PROPERTIES, bodies))
+# -- what the others ask -------------------------------------------------------------------------
 
 
-def _memory(at: dict[str, int]) -> str:
-    """Addresses of what is known to be shown, storages as PyTorch shows them, tensors on arrays of
-    NumPy's."""
-    shown = f"""
-  %is.array = call i1 @is_numpys(ptr %array)
-  %sharing = call ptr @held(ptr %storage, i64 {at["Storage.sharing"]})
-  %shared = icmp ne ptr %sharing, null
-  %both = and i1 %is.array, %shared
-  br i1 %both, label %see, label %none
-see:
-  %shown = call ptr @held(ptr %sharing, i64 {at["MemoryStorages.shown"]})
-  %is.shown = icmp eq ptr %shown, @true
-  br i1 %is.shown, label %size, label %none
-size:
-  %rank = call i64 @rank_in(ptr %array)
-  %sizes = call ptr @sizes_in(ptr %array)
-  br label %next
-next:
-  %k = phi i64 [0, %size], [%kNext, %each]
-  %more = icmp slt i64 %k, %rank
-  br i1 %more, label %each, label %tell
-each:
-  %sizeAt = getelementptr i64, ptr %sizes, i64 %k
-  %n = load i64, ptr %sizeAt
-  %some = icmp ne i64 %n, 0
-  %kNext = add i64 %k, 1
-  br i1 %some, label %next, label %none
-tell:
-  %data = call ptr @held(ptr %array, i64 {HEAD})
-  %word = ptrtoint ptr %data to i64
-  %value = call ptr @PyLong_FromLongLong(i64 %word)
-  ret ptr %value"""
-    of_tensor = f"""{_PLAIN}
-  %settled = call i1 @is_settled()
-  br i1 %settled, label %ask, label %none
-ask:
-  %array = call ptr @array_in(ptr %x)
-  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]}){shown}"""
-    of_storage = f"""
-  %array = call ptr @held(ptr %storage, i64 {at["Storage.buffer"]}){shown}"""
-    untyped = f"""{_PLAIN}
-  %array = call ptr @array_in(ptr %x)
-  %is.array = call i1 @is_numpys(ptr %array)
-  br i1 %is.array, label %memory, label %none
-memory:
-  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]})
-  %buffer = call ptr @held(ptr %storage, i64 {at["Storage.buffer"]})
-  %is.there = icmp ne ptr %buffer, @nothing
-  br i1 %is.there, label %make, label %none
-make:
-  call void @Py_IncRef(ptr %storage)
-  %shown = call ptr @object_new(ptr @UntypedStorage, ptr @no_arguments, ptr null)
-  %unmade = icmp eq ptr %shown, null
-  br i1 %unmade, label %drop, label %fill
-drop:
-  call void @Py_DecRef(ptr %storage)
-  ret ptr null
-fill:
-  call void @take(ptr %shown, i64 {at["UntypedStorage._storage"]}, ptr %storage)
-  call void @hold(ptr %shown, i64 {at["UntypedStorage.device"]}, ptr @cpu)
-  ret ptr %shown"""
-    from_memory = f"""
-  %is.array = call i1 @is_numpys(ptr %array)
-  br i1 %is.array, label %context, label %none
-context:
-  %settled = call i1 @is_settled()
-  br i1 %settled, label %kind, label %none
-kind:
-  %dtype = call ptr @kind_in(ptr %array)
-  %listed = call ptr @PyDict_GetItemWithError(ptr @dtype_of, ptr %dtype)
-  %unlisted = icmp eq ptr %listed, null
-  br i1 %unlisted, label %clear, label %bytes
-clear:
-  call void @PyErr_Clear()
-  br label %none
-bytes:
-  %itemsize = call ptr @PyObject_GetAttr(ptr %array, ptr @itemsize_name)
-  %no.itemsize = icmp eq ptr %itemsize, null
-  br i1 %no.itemsize, label %clear, label %measure
-measure:
-  %size = call i64 @PyLong_AsLongLong(ptr %itemsize)
-  call void @Py_DecRef(ptr %itemsize)
-  %rank = call i64 @rank_in(ptr %array)
-  %strides = call ptr @held(ptr %array, i64 {STRIDES})
-  %sized = icmp sgt i64 %size, 0
-  br i1 %sized, label %next, label %none
-next:
-  %k = phi i64 [0, %measure], [%kNext, %each]
-  %more = icmp slt i64 %k, %rank
-  br i1 %more, label %each, label %make
-each:
-  %strideAt = getelementptr i64, ptr %strides, i64 %k
-  %stride = load i64, ptr %strideAt
-  %over = srem i64 %stride, %size
-  %forward = icmp sge i64 %stride, 0
-  %whole = icmp eq i64 %over, 0
-  %usual = and i1 %forward, %whole
-  %kNext = add i64 %k, 1
-  br i1 %usual, label %next, label %none
-make:
-  %x = call ptr @tensor_of(ptr %array)
-  %unmade = icmp eq ptr %x, null
-  br i1 %unmade, label %raise, label %share
-share:
-  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]})
-  %sharing = call ptr @sharing_of(ptr %storage)
-  %unshared = icmp eq ptr %sharing, null
-  br i1 %unshared, label %drop, label %show
-drop:
-  call void @Py_DecRef(ptr %x)
-  br label %raise
-raise:
-  ret ptr null
-show:
-  call void @exchange(ptr %sharing, i64 {at["MemoryStorages.shown"]}, ptr @true)
-  ret ptr %x"""
-    return "\n".join((
-        _question("data_address", "x", of_tensor), _question("untyped", "x", untyped),
-        _question("storage_address", "storage", of_storage),
-        _question("from_memory", "array", from_memory),
-    ))  # fmt: skip
+def _is_plain() -> str:
+    """Whether an object is a tensor of a class that says it is plain."""
+    f = ObjectFunction("is_plain", "x", result="i1")
+    kind = f.call("class_of", "%x")
+    f.end_where(f.same(kind, "@Tensor"), lambda: f.tell(True))
+    listed = f.number("PySequence_Contains", "@plain_classes", kind, kind="i32")
+    f.refuse(listed < 0, _no(f))
+    f.tell(listed.eq(1))
+    return f.text()
 
 
-def _data(at: dict[str, int]) -> str:
+def _is_numpys() -> str:
+    """Whether there is an array, and it is of NumPy's own class."""
+    f = ObjectFunction("is_numpys", "array", result="i1")
+    f.end_where(f.is_null("%array"), lambda: f.tell(False))
+    f.tell(f.truth("is_a", f.call("class_of", "%array"), NDARRAY))
+    return f.text()
+
+
+def _is_settled() -> str:
+    """Whether this thread's context is plain."""
+    f = ObjectFunction("is_settled", result="i1")
+    fields = f.made("PyObject_GetAttr", "@context", "@fields_name", otherwise=_no(f))
+    plain = f.truth("is_field", fields, "@plain_name", "@true", "@true")
+    f.let_go(fields)
+    f.tell(plain)
+    return f.text()
+
+
+def _no(f: ObjectFunction) -> str:
+    """The way out of what asks, where asking failed."""
+
+    def forget() -> None:
+        f.do("PyErr_Clear")
+        f.tell(False)
+
+    return f.way_out("no", forget)
+
+
+def _sharing_of(at: Places) -> str:
+    """What a storage knows of others on its memory; made where nobody has asked yet."""
+    f = ObjectFunction("sharing_of", "storage", at=at)
+    known = f.field("%storage", "Storage.sharing")
+    f.end_where(~f.is_null(known), lambda: f.tell(known))
+    new = f.made("object_new", "@MemoryStorages", "@no_arguments", None, otherwise=_failed(f))
+    f.fill(new, "MemoryStorages.counted", "@false")
+    f.fill(new, "MemoryStorages.joins", "@zero")
+    f.fill(new, "MemoryStorages.shown", "@false")
+    meanwhile = f.field("%storage", "Storage.sharing")  # making one may have run anything
+
+    def tell_the_other() -> None:
+        f.let_go(new)
+        f.tell(meanwhile)
+
+    f.end_where(~f.is_null(meanwhile), tell_the_other)
+    f.fill("%storage", "Storage.sharing", new)
+    f.tell(new)
+    return f.text()
+
+
+# -- properties ----------------------------------------------------------------------------------
+
+
+def _getter(name: str, at: Places | None = None) -> tuple[ObjectFunction, str]:
+    """A property's getter of a plain %x, and its way out where Python's own is to be asked."""
+    f = ObjectFunction(name, "self", "x", at=at)
+    python = f"@{name}_slowly"
+    slow = f.way_out("slow", lambda: f.tell(f.call("PyObject_CallOneArg", python, "%x")))
+    f.check(f.truth("is_plain", "%x"), slow)
+    return f, slow
+
+
+def _failed(f: ObjectFunction) -> str:
+    """The way out with an error that Python has set."""
+    return f.way_out("failed", lambda: f.tell(None))
+
+
+def _array(f: ObjectFunction, otherwise: str) -> str:
+    """The array of %x, where it is NumPy's own."""
+    array = f.call("array_in", "%x")
+    f.check(f.truth("is_numpys", array), otherwise)
+    return array
+
+
+def _shape() -> str:
+    """A `Size` of an array's sizes."""
+    f, slow = _getter("shape")
+    array, failed = _array(f, slow), _failed(f)
+    rank = f.number("rank_in", array)
+    f.hold(array)
+    shape = f.made("PyType_GenericAlloc", "@Size", rank, otherwise=failed)
+    if HASH_AT is not None:
+        f.write(-1, shape, HASH_AT)
+    sizes = f.call("sizes_in", array)
+
+    def put(k: V) -> None:
+        f.put(shape, k, f.made("PyLong_FromLongLong", f.word(sizes, k), otherwise=failed))
+
+    f.each(rank, put)
+    f.let_go(array)
+    f.tell(shape)
+    return f.text()
+
+
+def _ndim() -> str:
+    """How many sizes there are."""
+    f, slow = _getter("ndim")
+    f.tell(f.call("PyLong_FromLongLong", f.number("rank_in", _array(f, slow))))
+    return f.text()
+
+
+def _dtype() -> str:
+    """The dtype that stands for an array's; a class of somebody else's may not be listed."""
+    f, slow = _getter("dtype")
+    dtype = _dtype_of(f, _array(f, slow), slow)
+    f.tell_held(dtype)
+    return f.text()
+
+
+def _dtype_of(f: ObjectFunction, array: str, otherwise: str) -> str:
+    """The dtype of a tensor on an array; where there is none, the way out `otherwise`."""
+    dtype = f.call("PyDict_GetItemWithError", "@dtype_of", f.call("kind_in", array))
+    f.refuse(f.is_null(dtype), _forget(f, otherwise))
+    return dtype
+
+
+def _forget(f: ObjectFunction, then: str) -> str:
+    """The way out with no error, whether Python has set one or not."""
+
+    def forget() -> None:
+        f.do("PyErr_Clear")
+        f.take(then)
+
+    return f.way_out("forget", forget)
+
+
+def _device() -> str:
+    """The CPU, where NumPy's arrays are."""
+    f, slow = _getter("device")
+    _array(f, slow)
+    f.tell_held("@cpu")
+    return f.text()
+
+
+def _requires_grad(at: Places) -> str:
+    """What a tensor that is no view keeps; of a view the root is asked, by Python."""
+    f, slow = _getter("requires_grad", at)
+    on, _ = _asked(f, slow)
+    f.tell_held(f.either(on, "@true", "@false"))
+    return f.text()
+
+
+def _is_leaf(at: Places) -> str:
+    """Whether gradients are not asked for, or no operation made the tensor."""
+    f, slow = _getter("is_leaf", at)
+    _, off = _asked(f, slow)
+    made_by_none = f.same(f.field("%x", "tensor._node"), "@nothing")
+    f.tell_held(f.either(off | made_by_none, "@true", "@false"))
+    return f.text()
+
+
+def _asked(f: ObjectFunction, slow: str) -> tuple[V, V]:
+    """Whether gradients are asked for of %x itself, and whether they are not."""
+    own = f.same(f.field("%x", "tensor._base"), "@nothing")
+    needed = f.field("%x", "tensor._requires_grad")
+    on, off = f.same(needed, "@true"), f.same(needed, "@false")
+    f.check(own & (on | off), slow)
+    return on, off
+
+
+def _data(at: Places) -> str:
     """A second storage on a tensor's memory (Note [watched memory])."""
-    body = _of_array(f"""
-  %settled = call i1 @is_settled()
-  br i1 %settled, label %wrapped, label %slow
-wrapped:
-  %wrappers = call ptr @PyObject_GetAttr(ptr @hooks, ptr @wrappers_name)
-  %no.wrappers = icmp eq ptr %wrappers, null
-  br i1 %no.wrappers, label %raise, label %unwrapped
-unwrapped:
-  call void @Py_DecRef(ptr %wrappers)
-  %none.wrap = icmp eq ptr %wrappers, @nothing
-  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]})
-  %level = call ptr @held(ptr %storage, i64 {at["Storage.level"]})
-  %trace = call ptr @held(ptr %storage, i64 {at["Storage.trace"]})
-  %chain = call ptr @held(ptr %x, i64 {at["tensor._chain"]})
-  %no.level = icmp eq ptr %level, @nothing
-  %no.trace = icmp eq ptr %trace, @nothing
-  %links = call i64 @PyTuple_Size(ptr %chain)
-  %short = icmp slt i64 %links, {LONG}
-  %a = and i1 %none.wrap, %no.level
-  %b = and i1 %no.trace, %short
-  %ab = and i1 %a, %b
-  br i1 %ab, label %count, label %slow
-count:
-  %versionObject = call ptr @held(ptr %storage, i64 {at["storage.version"]})
-  %version = call i64 @PyLong_AsLongLong(ptr %versionObject)
-  %usual = icmp sge i64 %version, 0
-  br i1 %usual, label %hold, label %slow
-hold:
-  call void @Py_IncRef(ptr %array)
-  call void @Py_IncRef(ptr %chain)
-  call void @Py_IncRef(ptr %storage)
-  %sharing = call ptr @sharing_of(ptr %storage)
-  %unshared = icmp eq ptr %sharing, null
-  br i1 %unshared, label %leave, label %shared
-shared:
-  %counted = call ptr @held(ptr %sharing, i64 {at["MemoryStorages.counted"]})
-  %uncounted = icmp eq ptr %counted, @false
-  br i1 %uncounted, label %make, label %let
-let:
-  call void @Py_DecRef(ptr %array)
-  call void @Py_DecRef(ptr %chain)
-  call void @Py_DecRef(ptr %storage)
-  br label %slow
-make:
-  call void @Py_IncRef(ptr %sharing)
-  %value = call ptr @tensor_of(ptr %array)
-  %event = call ptr @object_new(ptr @object, ptr @no_arguments, ptr null)
-  %joinsBefore = call ptr @held(ptr %sharing, i64 {at["MemoryStorages.joins"]})
-  %joins = call i64 @PyLong_AsLongLong(ptr %joinsBefore)
-  %oneMore = add i64 %joins, 1
-  %joined = call ptr @PyLong_FromLongLong(i64 %oneMore)
-  %no.value = icmp eq ptr %value, null
-  %no.event = icmp eq ptr %event, null
-  %no.number = icmp eq ptr %joined, null
-  %no.two = or i1 %no.value, %no.event
-  %failed = or i1 %no.two, %no.number
-  br i1 %failed, label %drop, label %fill
-drop:
-  call void @Py_DecRef(ptr %value)
-  call void @Py_DecRef(ptr %event)
-  call void @Py_DecRef(ptr %joined)
-  call void @Py_DecRef(ptr %sharing)
-  br label %leave
-leave:
-  call void @Py_DecRef(ptr %array)
-  call void @Py_DecRef(ptr %chain)
-  call void @Py_DecRef(ptr %storage)
-  br label %raise
-raise:
-  ret ptr null
-fill:
-  %other = call ptr @held(ptr %value, i64 {at["tensor._storage"]})
-  %buffer = call ptr @held(ptr %storage, i64 {at["Storage.buffer"]})
-  %birth = call ptr @held(ptr %storage, i64 {at["Storage.birth"]})
-  call void @exchange(ptr %value, i64 {at["tensor._chain"]}, ptr %chain)
-  call void @exchange(ptr %other, i64 {at["Storage.buffer"]}, ptr %buffer)
-  call void @exchange(ptr %other, i64 {at["Storage.birth"]}, ptr %birth)
-  call void @take(ptr %other, i64 {at["Storage.sharing"]}, ptr %sharing)
-  call void @exchange(ptr %sharing, i64 {at["MemoryStorages.joins"]}, ptr %joined)
-  call void @exchange(ptr @events, i64 {at["_Events.latest"]}, ptr %event)
-  call void @Py_DecRef(ptr %joined)
-  call void @Py_DecRef(ptr %event)
-  call void @Py_DecRef(ptr %array)
-  call void @Py_DecRef(ptr %chain)
-  call void @Py_DecRef(ptr %storage)
-  br label %fine""")
-    return _getter("data", body)
+    f, slow = _getter("data", at)
+    array, failed = _array(f, slow), _failed(f)
+    f.check(f.truth("is_settled"), slow)
+    wrappers = f.made("PyObject_GetAttr", "@hooks", "@wrappers_name", otherwise=failed)
+    nobody_wraps = f.same(wrappers, "@nothing")
+    f.let_go(wrappers)
+    storage, chain = f.field("%x", "tensor._storage"), f.field("%x", "tensor._chain")
+    no_level = f.same(f.field(storage, "Storage.level"), "@nothing")
+    no_trace = f.same(f.field(storage, "Storage.trace"), "@nothing")
+    is_short = f.number("PyTuple_Size", chain) < LONG
+    f.check(nobody_wraps & no_level & no_trace & is_short, slow)
+    version = f.number("PyLong_AsLongLong", f.field(storage, "storage.version"))
+    f.check(version >= 0, slow)  # which no inference tensor has
+    f.hold(array, chain, storage)
+    sharing = f.call("sharing_of", storage)
+    f.refuse(f.is_null(sharing), failed)
+    f.check(f.same(f.field(sharing, "MemoryStorages.counted"), "@false"), slow)
+    f.hold(sharing)
+    out = f.made("tensor_of", array, otherwise=failed)
+    event = f.made("object_new", "@object", "@no_arguments", None, otherwise=failed)
+    joins = f.number("PyLong_AsLongLong", f.field(sharing, "MemoryStorages.joins"))
+    joined = f.made("PyLong_FromLongLong", joins + 1, otherwise=failed)
+    other = f.field(out, "tensor._storage")
+    f.exchange(out, "tensor._chain", chain)
+    f.exchange(other, "Storage.buffer", f.field(storage, "Storage.buffer"))
+    f.exchange(other, "Storage.birth", f.field(storage, "Storage.birth"))
+    f.exchange(sharing, "MemoryStorages.joins", joined)
+    f.fill(other, "Storage.sharing", sharing)
+    f.exchange("@events", "_Events.latest", event)
+    f.let_go(joined, event, array, chain, storage)
+    f.tell(out)
+    return f.text()
+
+
+# -- questions -----------------------------------------------------------------------------------
+
+
+def _question(name: str, argument: str, at: Places) -> tuple[ObjectFunction, str]:
+    """A function that `HOOKS` asks, and its way out where Python is to look: it tells None."""
+    f = ObjectFunction(name, "self", argument, at=at)
+    return f, f.way_out("unknown", lambda: f.tell_held("@nothing"))
+
+
+def _data_address(at: Places) -> str:
+    """Where a tensor's elements begin, if its memory was shown before."""
+    f, unknown = _question("data_address", "x", at)
+    f.check(f.truth("is_plain", "%x"), unknown)
+    f.check(f.truth("is_settled"), unknown)
+    array = f.call("array_in", "%x")
+    _tell_address(f, array, f.field("%x", "tensor._storage"), unknown)
+    return f.text()
+
+
+def _storage_address(at: Places) -> str:
+    """The same of a storage."""
+    f, unknown = _question("storage_address", "storage", at)
+    _tell_address(f, f.field("%storage", "Storage.buffer"), "%storage", unknown)
+    return f.text()
+
+
+def _tell_address(f: ObjectFunction, array: str, storage: str, unknown: str) -> None:
+    """End with the address of an array that has elements, on memory that is known to be shown."""
+    sharing = f.field(storage, "Storage.sharing")
+    f.check(f.truth("is_numpys", array) & ~f.is_null(sharing), unknown)
+    f.check(f.same(f.field(sharing, "MemoryStorages.shown"), "@true"), unknown)
+    sizes = f.call("sizes_in", array)
+    f.each(f.number("rank_in", array), lambda k: f.refuse(f.word(sizes, k).eq(0), unknown))
+    first = f.as_number(f.call("held", array, HEAD))
+    f.tell(f.call("PyLong_FromLongLong", first))
+
+
+def _untyped(at: Places) -> str:
+    """A tensor's storage as PyTorch shows it."""
+    f, unknown = _question("untyped", "x", at)
+    f.check(f.truth("is_plain", "%x"), unknown)
+    _array(f, unknown)
+    storage = f.field("%x", "tensor._storage")
+    f.refuse(f.same(f.field(storage, "Storage.buffer"), "@nothing"), unknown)
+    f.hold(storage)
+    out = f.made("object_new", "@UntypedStorage", "@no_arguments", None, otherwise=_failed(f))
+    f.fill(out, "UntypedStorage._storage", storage)
+    f.fill(out, "UntypedStorage.device", "@cpu")
+    f.tell(out)
+    return f.text()
+
+
+def _from_memory(at: Places) -> str:
+    """A tensor on an array whose strides are whole elements, forward."""
+    f, unknown = _question("from_memory", "array", at)
+    f.check(f.truth("is_numpys", "%array"), unknown)
+    f.check(f.truth("is_settled"), unknown)
+    _dtype_of(f, "%array", unknown)
+    itemsize = f.made("PyObject_GetAttr", "%array", "@itemsize_name", otherwise=_forget(f, unknown))
+    size = f.number("PyLong_AsLongLong", itemsize)
+    f.let_go(itemsize)
+    f.check(size > 0, unknown)
+    strides = f.call("held", "%array", STRIDES)
+
+    def check(k: V) -> None:
+        stride = f.word(strides, k)
+        f.check((stride >= 0) & stride.modulo(size).eq(0), unknown)
+
+    f.each(f.number("rank_in", "%array"), check)
+    failed = _failed(f)
+    out = f.made("tensor_of", "%array", otherwise=failed)
+    sharing = f.call("sharing_of", f.field(out, "tensor._storage"))
+    f.refuse(f.is_null(sharing), failed)
+    f.exchange(sharing, "MemoryStorages.shown", "@true")
+    f.tell(out)
+    return f.text()
