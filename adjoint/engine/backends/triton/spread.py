@@ -20,7 +20,7 @@ from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.nn.normalization import MOMENTS
 from adjoint.engine.ops.shape.views import EXPAND
 
-MANY = 16  # times as many elements as there are values
+MANY = 8  # times as many elements as there are values
 MOST = 1 << 22  # elements: of more, roots take as long as a launch
 STEPS = 4  # operations that lead to a value
 OWN_STEPS = 8  # the same of what a program of eager mode is given
