@@ -771,3 +771,36 @@ def test_what_is_copied_into_has_gradients_and_hooks_of_its_own(
     assert float(of_copy[0]) == 5
     assert float(of_given[0]) == 57
     assert float(of_x[0]) == 114
+
+
+def test_a_hook_of_several_is_called_once_in_each_backward() -> None:
+    x, y = ad.ones(2, requires_grad=True), ad.ones(2, requires_grad=True)
+    every: list[Any] = []
+    first: list[Any] = []
+    graph = ad.autograd.graph
+    handles = (
+        graph.register_multi_grad_hook(
+            (x, y), lambda grads: every.append([g if g is None else g[0].item() for g in grads])
+        ),
+        graph.register_multi_grad_hook((x, y), lambda g: first.append(g[0].item()), mode="any"),
+    )
+    (2 * x).sum().backward()
+    (3 * y).sum().backward()  # what an earlier one came to is no part of this one
+    (4 * x * y).sum().backward()
+    assert every == [[2.0, None], [None, 3.0], [4.0, 4.0]]
+    assert first == [2.0, 3.0, 4.0]
+    for handle in handles:
+        handle.remove()
+    (x * y).sum().backward()
+    assert len(every) == len(first) == 3
+
+
+def test_a_hook_of_several_that_would_stay_is_refused_in_a_compiled_function() -> None:
+    def f(x: Any) -> Any:
+        ad.autograd.graph.register_multi_grad_hook((x,), print)
+        return x * 2
+
+    x = ad.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a hook that stays"):
+        ad.compile(f)(x)
+    assert not x._grad_meta.hooks

@@ -424,3 +424,24 @@ def test_a_step_of_ones_own_by_the_functional_form() -> None:
             made.step()
         ways.append(w)
     ad.testing.assert_close(*ways)
+
+
+def test_sparse_adam_goes_on_from_a_state_as_if_it_had_not_stopped() -> None:
+    def step(optimizer: Any) -> None:
+        optimizer.zero_grad()
+        ad.nn.functional.embedding(ad.tensor([0, 2, 2]), table, sparse=True).exp().sum().backward()
+        optimizer.step()
+
+    kept, found = [], []
+    for stops, seen in ((False, kept), (True, found)):
+        table = ad.arange(6, dtype=ad.float64).view(3, 2).div(7).requires_grad_()
+        optimizer = ad.optim.SparseAdam([table], lr=0.1)
+        for _ in range(4):
+            step(optimizer)
+            if stops:
+                state = optimizer.state_dict()
+                optimizer = ad.optim.SparseAdam([table], lr=0.1)
+                optimizer.load_state_dict(state)
+        assert type(optimizer.state[table]["step"]) is int
+        seen.append(table.detach())
+    assert ad.equal(kept[0], found[0])

@@ -53,6 +53,8 @@ class SparseAdam(RuleOptimizer):
 
     elementwise = False
 
+    steps_are_tensors = False
+
     def __init__(
         self,
         params: ParamsT,

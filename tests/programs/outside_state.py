@@ -45,6 +45,40 @@ def hook_of_several_gradients(wrap: Wrap) -> Any:
 
 
 @program
+def hook_of_several_gradients_that_goes(wrap: Wrap) -> Any:
+    a, b, seen = ad.ones(2, requires_grad=True), ad.ones(2, requires_grad=True), []
+
+    def f(x: Any) -> Any:
+        hook = ad.autograd.graph.register_multi_grad_hook(
+            (a, b), lambda grads: seen.append([g is None for g in grads])
+        )
+        (a * x).sum().backward()
+        (a * b * x).sum().backward()
+        hook.remove()
+        return a.grad.clone()
+
+    run = wrap(f)
+    found = [tried(run, ones(2)) for _ in range(4)]
+    (a * b).sum().backward()
+    return found, seen
+
+
+@program
+def hook_of_several_gradients_from_outside_goes(wrap: Wrap) -> Any:
+    a, b, seen = ad.ones(2, requires_grad=True), ad.ones(2, requires_grad=True), []
+    hook = ad.autograd.graph.register_multi_grad_hook((a, b), lambda grads: seen.append(len(grads)))
+
+    def f(x: Any) -> Any:
+        (a * b * x).sum().backward()
+        hook.remove()
+        (a * b).sum().backward()
+        return a.grad.clone()
+
+    run = wrap(f)
+    return [tried(run, ones(2)) for _ in range(3)], seen
+
+
+@program
 def tensors_exchanged(wrap: Wrap) -> Any:
     layer, other = nn.Linear(2, 1, bias=False), nn.Parameter(ad.full((1, 2), 5.0))
     layer.weight.data.fill_(1.0)

@@ -59,6 +59,7 @@ class RuleOptimizer(Optimizer):
     elementwise: ClassVar[bool | None] = True  # False: the rule looks at a parameter as a whole
     sparse: ClassVar[bool] = False  # whether `update_sparse` is stated
     numbers: ClassVar[frozenset[str]] = frozenset({"step"})  # state that is one number a parameter
+    steps_are_tensors: ClassVar[bool] = True  # else numbers of Python's
     listed: ClassVar[tuple[str, ...]] = ()  # the state that `_init_group` lists, in its order
     _plans: Plans | None = None
     _large: dict[int, LargeParameters] | None = None  # by group
@@ -72,7 +73,7 @@ class RuleOptimizer(Optimizer):
         for group in self.param_groups:
             for name, default in self.defaults.items():
                 group.setdefault(name, default)
-            for p in group["params"]:
+            for p in group["params"] if self.steps_are_tensors else ():
                 of_param = self.state.get(p)
                 if of_param and "step" in of_param and not is_tensor(of_param["step"]):
                     device = p.device if self._counts_on_device(group) else None

@@ -129,6 +129,56 @@ def multi_hook(t: Any) -> Any:
 
 
 @program
+def multi_hook_of_some(t: Any) -> Any:
+    x, y = leaf(t) * 1, leaf(t) * 2
+    seen = []
+    t.autograd.graph.register_multi_grad_hook(
+        [x, y], lambda gs: seen.append([None if g is None else g.clone() for g in gs])
+    )
+    for loss in (x * 2, y * 3, x * y, y):
+        loss.sum().backward(retain_graph=True)
+    t.autograd.grad((x * y).sum(), x, retain_graph=True)
+    return seen
+
+
+@program
+def multi_hook_of_the_first(t: Any) -> Any:
+    x, y = leaf(t) * 1, leaf(t) * 2
+    seen = []
+    t.autograd.graph.register_multi_grad_hook([x, y], lambda g: seen.append(g.clone()), mode="any")
+    for loss in (x * 2, y * 3, x * y, y):
+        loss.sum().backward(retain_graph=True)
+    return seen
+
+
+@program
+def multi_hook_of_parts(t: Any) -> Any:
+    first, second = (leaf(t) * 2).split(1)[:2]
+    seen = []
+    t.autograd.graph.register_multi_grad_hook(
+        [first, second], lambda gs: seen.append([None if g is None else g.clone() for g in gs])
+    )
+    first.sum().backward()
+    return seen
+
+
+@program
+def multi_hook_that_begins_another(t: Any) -> Any:
+    x = leaf(t)
+    first, second, seen = x * 2, x * 3, []
+
+    def hook(gs: Any) -> None:
+        seen.append([None if g is None else g.clone() for g in gs])
+        if len(seen) < 3:
+            with t.enable_grad():
+                (first * 1).sum().backward(retain_graph=True)
+
+    t.autograd.graph.register_multi_grad_hook([first, second], hook)
+    (first + second).sum().backward(retain_graph=True)
+    return seen, x.grad
+
+
+@program
 def names(t: Any) -> Any:
     x = leaf(t)
     y = x * 2

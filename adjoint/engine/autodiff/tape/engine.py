@@ -66,11 +66,26 @@ def reaching(roots: list[Edge], targets: set[Edge], nodes: set[Any]) -> set[Back
     return keep
 
 
+def places_behind(roots: Sequence[Any]) -> set[Any]:
+    """The nodes and leaves that a run from these comes to."""
+    seen: set[Any] = set()
+    stack = list(roots)
+    while stack:
+        place = stack.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        if isinstance(place, BackwardNode):
+            stack += [e[0] for e in place.edges if e is not None]
+    return seen
+
+
 class _Active(threading.local):
     """How many runs this thread is inside of, and what is to be called after the outermost."""
 
     runs = 0
     depth = 0  # those for chosen targets
+    innermost: Backward | None = None
 
     def __init__(self) -> None:
         self.after: list[Callable[[], None]] = []
@@ -89,6 +104,11 @@ def queue_callback(call: Callable[[], None]) -> None:
 def in_backward() -> bool:
     """Whether a backward is under way in this thread."""
     return _ACTIVE.runs > 0
+
+
+def innermost_run() -> Backward | None:
+    """The backward that is under way in this thread: the innermost, where hooks began others."""
+    return _ACTIVE.innermost
 
 
 def running_for_targets() -> bool:
@@ -164,9 +184,12 @@ class Backward:
         self.arrived: set[int] | None = set() if KINKS else None
         self.kinks: list[KinkNode] = []  # that have run
         self.zeros: dict[Edge, bool] = {}  # edges behind them: Note [kinks]
+        self.roots: Sequence[tuple[Edge, Any]] = ()
+        self.reached: set[int] | None = None  # nodes and leaves, by id, once somebody asked
 
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> None:
         """Propagate from the roots; then what was to be called after the outermost run."""
+        outer, _ACTIVE.innermost, self.roots = _ACTIVE.innermost, self, roots
         _ACTIVE.runs += 1
         try:
             if self.autocast is None:
@@ -177,9 +200,18 @@ class Backward:
             while _ACTIVE.runs == 1 and _ACTIVE.after:
                 _ACTIVE.after.pop(0)()
         finally:
+            _ACTIVE.innermost = outer
             _ACTIVE.runs -= 1
             if not _ACTIVE.runs:
                 _ACTIVE.after.clear()  # after an error
+
+    def comes_by(self, place: Any) -> bool:
+        """Whether the gradients of a node's results, or of a leaf, have their turn in this run."""
+        if self.targets is not None:
+            return place in self.seen_by_hooks or (place, 0) in self.targets
+        if self.reached is None:
+            self.reached = {id(p) for p in places_behind([e[0] for e, _ in self.roots])}
+        return id(place) in self.reached
 
     def run_to(self, targets: set[Edge] | None, roots: Sequence[tuple[Edge, Any]]) -> None:
         """Propagate to every leaf, or on the ways to the targets only."""

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from adjoint.engine.autodiff.tape.engine import Backward, innermost_run
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.autodiff.tape.modes import Mode
 from adjoint.engine.autodiff.tape.saved import saved_tensors_hooks
@@ -102,30 +103,61 @@ class MultiHandle:
         self.remove()
 
 
-def register_multi_grad_hook(
-    tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
-) -> MultiHandle:
-    """Call `fn` once all gradients of `tensors` are known, or with the first of them ("any").
+class _Together:
+    """The hook of several tensors: what each of them had in each backward."""
 
-    In mode "all" a backward that reaches only some of the tensors does not call it.
-    """
-    if mode not in ("all", "any"):
-        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    wanted = len(tensors)
-    state: dict[str, Any] = {"gradients": {}}
+    __slots__ = ("first_only", "found", "places")
 
-    def collect(i: int) -> Callable[[Any], None]:
+    def __init__(self, tensors: Sequence[Any], first_only: bool) -> None:
+        self.first_only = first_only
+        # An in-place write gives a tensor another node; hooks stay where they were put.
+        self.places = [t if t.grad_fn is None else t.grad_fn for t in tensors]
+        self.found: weakref.WeakKeyDictionary[Backward, dict[int, Any]]
+        self.found = weakref.WeakKeyDictionary()  # runs may be nested, or on several threads
+
+    def hook(self, number: int, call: Callable[..., Any]) -> Callable[[Any], None]:
+        """That of one of the tensors. Recordings look for the user's function in its closure."""
+
         def hook(grad: Any) -> None:
-            if mode == "any":
-                if i in state["gradients"] or not state["gradients"]:
-                    state["gradients"] = {i: grad}
-                    fn(grad)
-                return
-            state["gradients"][i] = grad
-            if len(state["gradients"]) == wanted:
-                grads, state["gradients"] = state["gradients"], {}
-                fn([grads.get(k) for k in range(wanted)])
+            shown = self.arrived(number, grad)
+            if shown:
+                call(*shown)
 
         return hook
 
-    return MultiHandle(t.register_hook(collect(i)) for i, t in enumerate(tensors))
+    def arrived(self, number: int, grad: Any) -> tuple[Any, ...]:
+        """Note the gradient of one of the tensors; what the user is shown now, if anything."""
+        run = innermost_run()
+        if run is None:
+            raise RuntimeError("register_multi_grad_hook: the hook was called outside of backward")
+        found = self.found.get(run)
+        is_first = found is None
+        if found is None:
+            found = self.found[run] = {}
+        found[number] = grad
+        if self.first_only:
+            return (grad,) if is_first else ()
+        if len(found) != sum(map(run.comes_by, self.places)):
+            return ()
+        del self.found[run]
+        return ([found.get(k) for k in range(len(self.places))],)
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
+) -> MultiHandle:
+    """Call `fn` once in each backward: with all gradients of `tensors`, or with the first ("any").
+
+    In mode "all" it has a list, with None for those that the backward does not come to.
+
+    Example:
+        >>> import adjoint as ad
+        >>> x, y = ad.ones(2, requires_grad=True), ad.ones(2, requires_grad=True)
+        >>> hook = ad.autograd.graph.register_multi_grad_hook((x, y), print)
+        >>> (2 * x).sum().backward()
+        [tensor([2., 2.]), None]
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    together = _Together(tensors, mode == "any")
+    return MultiHandle(t.register_hook(together.hook(i, fn)) for i, t in enumerate(tensors))

@@ -370,7 +370,12 @@ class TensorEngine(CallNumbers):
                     followed = hook if hasattr(hook, "followed") else self.follow(hook)
                     if followed is not hook:
                         hooks[key] = followed
-                        self.restores_always.append(partial(hooks.__setitem__, key, hook))
+                        self.restores_always.append(partial(self._hook_back, hooks, key, hook))
+
+    def _hook_back(self, hooks: dict[int, Any], key: int, hook: Any) -> None:
+        """Put a hook back where one that is followed stood for it, unless the call took it away."""
+        if key in hooks or not self.hooks.has_placed(hooks, key):
+            hooks[key] = hook
 
     def _array_given(self, array: Any, result: Any) -> None:
         """A NumPy array: read at each call if it became a tensor, else a constant."""
