@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import adjoint as ad
+from tests.pressing import uncollected
 
 Write = Callable[[Any], Any]
 
@@ -48,13 +49,14 @@ def interrupted(weight: Any, write: Callable[[], Any], after: int) -> bool:
         return look
 
     traced = sys.gettrace()
-    try:
-        sys.settrace(look)
-        write()
-    except Interrupt:
-        return True
-    finally:
-        sys.settrace(traced)
+    with uncollected():
+        try:
+            sys.settrace(look)
+            write()
+        except Interrupt:
+            return True
+        finally:
+            sys.settrace(traced)
     return False
 
 

@@ -27,6 +27,7 @@ from adjoint.engine.backends.llvm.runtime.pool import (
     the_pool,
 )
 from tests.llvm_kernels import STATUS, Call, Program
+from tests.pressing import interrupted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the pool needs POSIX threads")
 WORKERS = [1, 2, 3, 4, 8]
@@ -362,21 +363,9 @@ def test_arguments_that_are_no_integers_leave_the_pool_whole() -> None:
 def test_an_interrupt_leaves_the_pool_whole() -> None:
     program, result, expected = turning(500, 21)
     slow = Program(*[Call("work", 5_000_000)] * 20)
-    timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
-
-    def run_for_ever() -> None:
+    with interrupted(0.02):
         while True:
             slow.run(3)
-
-    # Python leaves the signal ignored if a shell that runs a command in the background did so.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            run_for_ever()
-        timer.join()
-    finally:
-        signal.signal(signal.SIGINT, before)
     assert program.run(3) == 0
     np.testing.assert_array_equal(result, expected)
 

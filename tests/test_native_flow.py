@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +16,7 @@ from adjoint.engine.compiler.schedule.calls import HostCall
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import flatten
 from adjoint.nn import functional as F
+from tests.pressing import interrupted
 
 Fn = Callable[..., Any]
 SMALL = ad.tensor(np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32))
@@ -457,15 +455,8 @@ def test_a_loop_without_end_is_interrupted(x: Any, threads: int) -> None:
     step(x, ad.tensor(stop))
     one_native_call(step)
     held = state.numpy().copy()
-    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            step(x, ad.tensor(float("inf")))
-        timer.join()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with interrupted(0.1):
+        step(x, ad.tensor(float("inf")))
     np.testing.assert_array_equal(state.numpy(), held)  # as it was before the call
     assert step(x, ad.tensor(stop)).item() == stop
 

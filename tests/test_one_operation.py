@@ -20,6 +20,7 @@ from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.eager import enlisted
 from adjoint.engine.graph.higher import on_tape
 from adjoint.nn import functional as F
+from tests.pressing import uncollected
 from tests.test_small_calls import at_once  # noqa: F401
 
 Call = Callable[..., Any]
@@ -142,15 +143,16 @@ def test_an_interrupt_leaves_the_doors_as_they_were() -> None:
         on_tape.BY_KIND.clear()
         x = ad.ones(2, 3, requires_grad=True)
         given: tuple[Any, ...] = (x,), {}, lambda: x.max(1)  # noqa: B023, called before the next one is there
-        sys.setprofile(interrupt)
-        try:
-            on_tape.note(SmallCalls("max"), *given)
-            if left >= 0:
-                break
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.setprofile(None)
+        with uncollected():
+            sys.setprofile(interrupt)
+            try:
+                on_tape.note(SmallCalls("max"), *given)
+                if left >= 0:
+                    break
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.setprofile(None)
         assert (HOOKS.run, HOOKS.array.to_host, CONTEXT.every_field()) == before
         assert not on_tape.LISTENING.locked()
     assert number > 20

@@ -12,7 +12,7 @@ from adjoint.engine.backends.triton.runtime import asked_kernels
 from adjoint.engine.backends.triton.runtime.asked_kernels import AskedKernels
 from tests.interpreted_process import needs_interpreter, run_by_interpreter
 
-SOON = 30.0  # seconds that nothing here takes
+SOON = 300.0  # seconds that nothing here takes
 
 
 class SlowWorkers:
