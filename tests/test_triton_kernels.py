@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.backends.triton import reducing
 from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.program.codes import ErrorNumbers
 from adjoint.engine.backends.triton.program.program import GpuProgram
@@ -144,6 +148,13 @@ def planned(fn: Callable[..., Any], *arguments: Any) -> list[Any]:
     register_backend("planned-triton", maker)
     ad.compile(fn, backend="planned-triton")(*arguments)
     return found
+
+
+def test_the_page_shows_a_kernel() -> None:
+    folder = Path(reducing.__file__).parent
+    (shown,) = re.findall(r"```text\n(.*?)```", (folder / "README.md").read_text(), re.S)
+    (launch,) = planned(lambda x: F.softmax(x * 2, -1), ad.ones(1000, 768))
+    assert dedent(shown).strip() == launch.text.source.strip()
 
 
 def test_batches_that_do_not_follow_one_another_take_few_calls() -> None:
