@@ -55,6 +55,9 @@ def test_python_types_stand_for_dtypes(kind: Any, dtype: Any) -> None:
 
 def test_sums_of_numbers_are_tensors() -> None:
     assert (ad.add(1, 2).item(), ad.add(1, 2).dtype) == (3, ad.int64)
+    out = ad.zeros(())
+    assert ad.add(1, 2, out=out) is out
+    assert out.item() == 3
     assert ad.div(7, 2, rounding_mode="floor").item() == 3
     assert ad.mul(2.0, 3).dtype == ad.float32
 

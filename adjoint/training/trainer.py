@@ -108,29 +108,8 @@ class Trainer:
         find_nan: bool = False,
         progress: bool = True,
     ) -> None:
-        if accumulate < 1:
-            raise ValueError(f"Trainer: accumulate must be at least 1, got {accumulate}")
-        for name, bound in (("clip_norm", clip_norm), ("clip_value", clip_value)):
-            if bound is not None and not bound > 0:  # zero: nothing is learned; less: the contrary
-                raise ValueError(f"Trainer: {name} must be more than 0, got {bound}")
-        if precision not in PRECISIONS:
-            raise ValueError(
-                f"Trainer: precision must be one of {list(PRECISIONS)}, got {precision!r}"
-            )
-        if not hasattr(optimizer, "step") or not callable(loss):
-            swapped = callable(optimizer) and hasattr(loss, "step")
-            raise TypeError(
-                "Trainer: wants (model, optimizer, loss), received the optimizer "
-                f"{type(optimizer).__name__} and the loss {type(loss).__name__}"
-                + (": they are swapped." if swapped else ".")
-            )
-        for metric in metrics:
-            if isinstance(metric, type) or not hasattr(metric, "update"):
-                name = metric.__name__ if isinstance(metric, type) else str(metric)
-                raise TypeError(
-                    f"Trainer: metrics are objects such as adjoint.metrics.Accuracy(), received "
-                    f"{'the class ' if isinstance(metric, type) else ''}{name!r}"
-                )
+        _check_numbers(accumulate, precision, clip_norm=clip_norm, clip_value=clip_value)
+        _check_objects(optimizer, loss, metrics)
         self.model, self.optimizer, self.loss = model, optimizer, loss
         self.metrics, self.scheduler, self.device = list(metrics), scheduler, device
         self.accumulate, self.clip_norm, self.clip_value = accumulate, clip_norm, clip_value
@@ -502,6 +481,35 @@ class Trainer:
 
         if self.folder is not None and "tensorboard" not in self._missing:
             self._optional(write)
+
+
+def _check_numbers(accumulate: int, precision: str, **bounds: float | None) -> None:
+    """Refuse numbers and names that a trainer cannot go by."""
+    if accumulate < 1:
+        raise ValueError(f"Trainer: accumulate must be at least 1, got {accumulate}")
+    for name, bound in bounds.items():
+        if bound is not None and not bound > 0:  # zero: nothing is learned; less: the contrary
+            raise ValueError(f"Trainer: {name} must be more than 0, got {bound}")
+    if precision not in PRECISIONS:
+        raise ValueError(f"Trainer: precision must be one of {list(PRECISIONS)}, got {precision!r}")
+
+
+def _check_objects(optimizer: Any, loss: Any, metrics: Sequence[Any]) -> None:
+    """Refuse arguments in each other's places, and classes in the place of objects."""
+    if not hasattr(optimizer, "step") or not callable(loss):
+        swapped = callable(optimizer) and hasattr(loss, "step")
+        raise TypeError(
+            "Trainer: wants (model, optimizer, loss), received the optimizer "
+            f"{type(optimizer).__name__} and the loss {type(loss).__name__}"
+            + (": they are swapped." if swapped else ".")
+        )
+    for metric in metrics:
+        if isinstance(metric, type) or not hasattr(metric, "update"):
+            name = metric.__name__ if isinstance(metric, type) else str(metric)
+            raise TypeError(
+                f"Trainer: metrics are objects such as adjoint.metrics.Accuracy(), received "
+                f"{'the class ' if isinstance(metric, type) else ''}{name!r}"
+            )
 
 
 def require_batches(verb: str, data: Any) -> None:

@@ -117,16 +117,7 @@ class DistributedDataParallel(Module, Joinable):
         self.parameters_to_ignore = ignored
         every = [(n, p) for n, p in module.named_parameters() if n not in ignored]
         named = [(n, p) for n, p in every if p.requires_grad]
-        if not named:
-            raise RuntimeError(
-                "DistributedDataParallel is not needed when a module doesn't have any parameter "
-                "that requires a gradient."
-            )
-        if device_ids is not None and len(device_ids) > 1:
-            raise ValueError(
-                "DistributedDataParallel: device_ids must be one device per process, received "
-                f"{device_ids}"
-            )
+        _check(named, device_ids)
         self.module = module
         self.device_ids = list(device_ids) if device_ids else None
         self.output_device = output_device
@@ -377,6 +368,20 @@ class ReplicaJoinHook(JoinHook):
         parameters = [p.detach() for name, p in named if name not in model.parameters_to_ignore]
         model._spread([*parameters, *model._buffers_in_common()], source)
         model.reducer.divide_by = None
+
+
+def _check(trained: Sequence[Any], device_ids: Any) -> None:
+    """Refuse a module without parameters that are trained, and several devices."""
+    if not trained:
+        raise RuntimeError(
+            "DistributedDataParallel is not needed when a module doesn't have any parameter "
+            "that requires a gradient."
+        )
+    if device_ids is not None and len(device_ids) > 1:
+        raise ValueError(
+            "DistributedDataParallel: device_ids must be one device per process, received "
+            f"{device_ids}"
+        )
 
 
 def check_hook(hook: Any) -> None:

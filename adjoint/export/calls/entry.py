@@ -221,6 +221,25 @@ class Run:
             self.lines.append(f"store i64 {let(f'ptrtoint ptr {address} to i64')}, ptr {at}")
 
     def _walk(self) -> None:
+        """Set up the variant for this point, run its table, and tell how that ended."""
+        self._choose()
+        self._run()
+        self.lines += [
+            "%status = load i64, ptr %arena",
+            "%fine = icmp eq i64 %status, 0",
+            "br i1 %fine, label %good, label %bad",
+            "bad:",
+            f"%which = and i64 %status, {(1 << CODE_BITS) - 1}",
+            "%fault = trunc i64 %which to i32",
+            "%code = add i32 %faults, %fault",
+            "ret i32 %code",
+            "good:",
+        ]
+        self._advance()
+        self.lines.append("ret i32 0")
+
+    def _choose(self) -> None:
+        """Go to the variant for this point, which has %count entries and its own %faults."""
         values = self._number_values()
         variants = self.program.variants
         if len(variants) > 1:
@@ -245,6 +264,11 @@ class Run:
             "go:",
             f"%count = phi i64 {counts}",
             f"%faults = phi i32 {faults}",
+        ]
+
+    def _run(self) -> None:
+        """Have all entries of the table run, again from where they paused."""
+        self.lines += [
             "%resume = getelementptr i8, ptr %arena, i64 8",
             *(self._workers() if self.interface.threads else []),
             "br label %again",
@@ -273,18 +297,7 @@ class Run:
         self.lines += [
             "br i1 %paused, label %again, label %over",
             "over:",
-            "%status = load i64, ptr %arena",
-            "%fine = icmp eq i64 %status, 0",
-            "br i1 %fine, label %good, label %bad",
-            "bad:",
-            f"%which = and i64 %status, {(1 << CODE_BITS) - 1}",
-            "%fault = trunc i64 %which to i32",
-            "%code = add i32 %faults, %fault",
-            "ret i32 %code",
-            "good:",
         ]
-        self._advance()
-        self.lines.append("ret i32 0")
 
     def _workers(self) -> list[str]:
         """How many workers there are: those of the pool, and the caller."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,49 @@ def _key(value: Any) -> Any:
 _MODES = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """Where nodes lead, if their test holds or if it does not."""
+
+    to: list[int]  # by node: a node, or a leaf
+    is_leaf: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tests:
+    """What the nodes of trees ask of a row."""
+
+    features: list[int]
+    modes: list[int]
+    splits: Any
+    sets: dict[int, set[float]]  # of nodes that ask for membership
+    holds_if_missing: list[int]
+    yes: _Ways
+    no: _Ways
+
+    def leaf_of(self, row: Any, root: int) -> int:
+        """The leaf of a tree that a row comes to."""
+        yes, no = self.yes, self.no
+        if yes.is_leaf[root] and no.is_leaf[root] and yes.to[root] == no.to[root]:
+            return yes.to[root]  # a tree of one leaf
+        node = root
+        for _ in self.modes:
+            way = yes if self.holds(row, node) else no
+            node, is_leaf = way.to[node], way.is_leaf[node]
+            if is_leaf:
+                return node
+        raise OnnxError("onnx: TreeEnsemble: a tree has a circle.")
+
+    def holds(self, row: Any, node: int) -> bool:
+        """Whether a node's test holds for a row."""
+        value = row[self.features[node]]
+        if np.isnan(value) and self.holds_if_missing[node]:
+            return True
+        if self.modes[node] == 6:
+            return float(value) in self.sets[node]
+        return bool(_MODES[self.modes[node]](value, self.splits[node]))
+
+
 @operator("TreeEnsemble", domain=_DOMAIN)
 def tree_ensemble(
     x: Tensor,
@@ -106,39 +150,21 @@ def tree_ensemble(
         raise OnnxError(
             f"onnx: TreeEnsemble: post_transform {post_transform} is not supported; 0 (none) is."
         )
-    rows = array_of(x)
-    splits, modes = np.asarray(array_of(nodes_splits)), integers(nodes_modes)
-    weights = np.asarray(array_of(leaf_weights))
-    sets = _memberships(membership_values, modes)
+    rows, weights, modes = array_of(x), np.asarray(array_of(leaf_weights)), integers(nodes_modes)
+    tests = _Tests(
+        nodes_featureids,
+        modes,
+        np.asarray(array_of(nodes_splits)),
+        _memberships(membership_values, modes),
+        nodes_missing_value_tracks_true or [0] * len(modes),
+        _Ways(nodes_truenodeids, nodes_trueleafs),
+        _Ways(nodes_falsenodeids, nodes_falseleafs),
+    )
     scores: list[list[list[float]]] = [[[] for _ in range(n_targets)] for _ in rows]
     for row, targets in zip(rows, scores, strict=True):
         for root in tree_roots:
-            node, leaf = root, False
-            if (
-                nodes_trueleafs[root]
-                and nodes_falseleafs[root]
-                and nodes_truenodeids[root] == nodes_falsenodeids[root]
-            ):
-                node, leaf = nodes_truenodeids[root], True
-            for _ in range(len(modes) + 1):
-                if leaf:
-                    break
-                value = row[nodes_featureids[node]]
-                if modes[node] == 6:
-                    holds = float(value) in sets[node]
-                else:
-                    holds = bool(_MODES[modes[node]](value, splits[node]))
-                if (
-                    np.isnan(value)
-                    and nodes_missing_value_tracks_true
-                    and nodes_missing_value_tracks_true[node]
-                ):
-                    holds = True
-                leaf = bool((nodes_trueleafs if holds else nodes_falseleafs)[node])
-                node = (nodes_truenodeids if holds else nodes_falsenodeids)[node]
-            else:
-                raise OnnxError("onnx: TreeEnsemble: a tree has a circle.")
-            targets[leaf_targetids[node]].append(float(weights[node]))
+            leaf = tests.leaf_of(row, root)
+            targets[leaf_targetids[leaf]].append(float(weights[leaf]))
     combine = (
         lambda v: sum(v) / len(tree_roots),
         sum,

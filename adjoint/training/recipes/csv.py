@@ -164,8 +164,8 @@ def classes_of(target: _table.Column, cells: Sequence[str], chosen: Any) -> list
     return [f"{v:g}" if not v.is_integer() else str(int(v)) for v in values]
 
 
-def main(arguments: Sequence[str] = ()) -> int:
-    """Classes or numbers, whichever the column holds."""
+def _options() -> argparse.ArgumentParser:
+    """What can be said on the command line."""
     parser = _common.options("csv", __doc__, epochs=40, batch=64, lr=3e-3)
     parser.add_argument("file", help="the table; its first row may name the columns")
     parser.add_argument("--target", help="the column to predict; the last one unless given")
@@ -201,7 +201,12 @@ def main(arguments: Sequence[str] = ()) -> int:
         help="texts that differ in case or spaces alone are several kinds, not one",
     )
     parser.add_argument("--encoding", default="utf-8-sig", help="of the file, such as latin-1")
-    chosen = _common.begin(parser, arguments, "csv", SETTINGS)
+    return parser
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Classes or numbers, whichever the column holds."""
+    chosen = _common.begin(_options(), arguments, "csv", SETTINGS)
     said = chosen.decimal is not None
     chosen.decimal = chosen.decimal or "."
     columns, features, target, cells = table(chosen, said)

@@ -292,6 +292,10 @@ class Backward:
             self.send(edges, results)
             if early:
                 self.count_edges(node, early)
+        self.reach_leaves()
+
+    def reach_leaves(self) -> None:
+        """Give the leaves what has come to them, and zeros to those behind kinks."""
         alone = self.targets is None and self.accumulate and self.arrived is None
         alone = alone and not self.create_graph
         while self.leaves:  # a hook may have put new ones there

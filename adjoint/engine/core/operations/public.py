@@ -31,7 +31,7 @@ from adjoint.engine.core.operations.met_calls import (
     put_small,
     writes,
 )
-from adjoint.engine.core.operations.older import SCALED, in_our_names, modern
+from adjoint.engine.core.operations.older import SCALED, Call, in_our_names, modern
 from adjoint.engine.core.operations.overrides import (
     OVERRIDES,
     PASS,
@@ -291,24 +291,33 @@ def _adapted(
             if asks and not OVERRIDES.active and overriding(args, kwargs):
                 OVERRIDES.enlist()  # the first value of a class of its own
                 return variant(*args, **kwargs)
-            if isinstance(error, TypeError):
-                if base in OF_NUMBERS and _all_numbers(args):
-                    return variant(PUBLIC["", "tensor"].fn(args[0]), *args[1:], **kwargs)
-                into_it = {} if target is None else {"out": target}
-                written = modern(base, args, kwargs)
-                if written is not None:
-                    return variant(*written[0], **written[1], **into_it)
-                respelt = in_our_names(names, kwargs)
-                if respelt is not None:
-                    return variant(*args, **respelt, **into_it)
+            if isinstance(error, AttributeError):
+                raise (_no_tensor(fn, wanted, args, kwargs) or error) from None
+            spelt = _spelt_otherwise(base, names, args, kwargs)
+            if spelt is None:
                 raise
-            raise (_no_tensor(fn, wanted, args, kwargs) or error) from None
+            into_it = {} if target is None else {"out": target}
+            return variant(*spelt[0], **spelt[1], **into_it)
         if target is None:
             return result
         exact = kwargs.get("dtype") is not None
         return HOOKS.assign_out(base, target, result, (*args, *kwargs.values()), exact=exact)
 
     return asking(variant) if asks else variant
+
+
+def _spelt_otherwise(
+    base: str, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Call | None:
+    """Arguments that were refused, as they are written now: numbers as tensors, older orders, other
+    libraries' names; None where they are written as ever."""
+    if base in OF_NUMBERS and _all_numbers(args):
+        return (PUBLIC["", "tensor"].fn(args[0]), *args[1:]), kwargs
+    written = modern(base, args, kwargs)
+    if written is not None:
+        return written
+    respelt = in_our_names(names, kwargs)
+    return None if respelt is None else (args, respelt)
 
 
 NO_CONVERSION = (DType, type(None))  # of the argument `dtype`

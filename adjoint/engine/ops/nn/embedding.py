@@ -320,12 +320,7 @@ def embedding_bag(
         _check_bags(input, weight, offsets, mode, per_sample_weights)
     index = _check_index("embedding_bag", input)
     _check_bags(index, weight, offsets, mode, per_sample_weights)
-    if scale_grad_by_freq and mode == "max":
-        raise ValueError(
-            "embedding_bag: max mode does not support scaling the gradient by frequency"
-        )
-    if sparse and mode == "max":
-        raise ValueError("embedding_bag: max mode does not support sparse weights")
+    _check_maxima(mode, scale_grad_by_freq, sparse)
     record = _kind("embedding_bag", sparse, weight)
     padding = _check_padding("embedding_bag", padding_idx, weight.shape[0])
     begins: Tensor | None = None  # where bags begin, where that does not follow from their number
@@ -362,11 +357,22 @@ def embedding_bag(
         rows = rows * widen(per_sample_weights).reshape((-1, 1))
     counted = None if padding is None else index.ne(padding)
     if not index.shape[0]:
-        return (rows.new_zeros((bags, weight.shape[1])) + rows.sum()).to(weight.dtype)
-    if begins is None:
-        return pool_evenly(rows, bags, counted, mode).to(weight.dtype)
-    bag = bag_numbers(begins, index.shape[0])
-    return pool(rows, bag, bags, counted, mode).to(weight.dtype)
+        out = rows.new_zeros((bags, weight.shape[1])) + rows.sum()
+    elif begins is None:
+        out = pool_evenly(rows, bags, counted, mode)
+    else:
+        out = pool(rows, bag_numbers(begins, index.shape[0]), bags, counted, mode)
+    return out.to(weight.dtype)
+
+
+def _check_maxima(mode: str, scale_grad_by_freq: bool, sparse: bool) -> None:
+    """Refuse what maxima have no meaning for."""
+    if scale_grad_by_freq and mode == "max":
+        raise ValueError(
+            "embedding_bag: max mode does not support scaling the gradient by frequency"
+        )
+    if sparse and mode == "max":
+        raise ValueError("embedding_bag: max mode does not support sparse weights")
 
 
 @public(namespaces=FUNCTIONAL)

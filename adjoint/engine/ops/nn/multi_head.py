@@ -251,6 +251,14 @@ class AttentionHeads(NamedTuple):
     batch_first: bool = False  # (B, L, E), which need not be turned round then
 
 
+def _projected(layer: AttentionHeads, query: Tensor, key: Tensor, value: Tensor) -> Any:
+    """Queries, keys and values, projected by one weight or by three."""
+    if layer.apart is None:
+        return project_packed(query, key, value, layer.packed, layer.in_bias)
+    biases = (None,) * 3 if layer.in_bias is None else layer.in_bias.chunk(3)
+    return project_apart((query, key, value), layer.apart, biases)
+
+
 def attend_by_heads(
     layer: AttentionHeads,
     query: Tensor,
@@ -285,11 +293,7 @@ def attend_by_heads(
     if mask is not None:
         mask = _check_mask(mask, layer.heads, batch, length, key.shape[along])
 
-    if layer.apart is not None:
-        biases = (None,) * 3 if layer.in_bias is None else layer.in_bias.chunk(3)
-        q, k, v = project_apart((query, key, value), layer.apart, biases)
-    else:
-        q, k, v = project_packed(query, key, value, layer.packed, layer.in_bias)
+    q, k, v = _projected(layer, query, key, value)
     if not batch_first:
         q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # (B, L, E)
     static = static_k is not None or static_v is not None
