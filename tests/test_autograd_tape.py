@@ -803,4 +803,5 @@ def test_a_hook_of_several_that_would_stay_is_refused_in_a_compiled_function() -
     x = ad.ones(2, requires_grad=True)
     with pytest.raises(RuntimeError, match="a hook that stays"):
         ad.compile(f)(x)
+    assert x._grad_meta is not None
     assert not x._grad_meta.hooks

@@ -432,8 +432,8 @@ def test_sparse_adam_goes_on_from_a_state_as_if_it_had_not_stopped() -> None:
         ad.nn.functional.embedding(ad.tensor([0, 2, 2]), table, sparse=True).exp().sum().backward()
         optimizer.step()
 
-    kept, found = [], []
-    for stops, seen in ((False, kept), (True, found)):
+    ended: list[ad.Tensor] = []
+    for stops in (False, True):
         table = ad.arange(6, dtype=ad.float64).view(3, 2).div(7).requires_grad_()
         optimizer = ad.optim.SparseAdam([table], lr=0.1)
         for _ in range(4):
@@ -443,5 +443,5 @@ def test_sparse_adam_goes_on_from_a_state_as_if_it_had_not_stopped() -> None:
                 optimizer = ad.optim.SparseAdam([table], lr=0.1)
                 optimizer.load_state_dict(state)
         assert type(optimizer.state[table]["step"]) is int
-        seen.append(table.detach())
-    assert ad.equal(kept[0], found[0])
+        ended.append(table.detach())
+    assert ad.equal(*ended)

@@ -15,6 +15,7 @@ import numpy as np
 import adjoint as ad
 from adjoint import nn
 from adjoint.data import TensorDataset
+from adjoint.engine.core.arguments import Parser
 from adjoint.engine.core.errors import did_you_mean
 from adjoint.metrics import Accuracy
 from adjoint.training.pictures import confusion_picture, prediction_picture
@@ -164,7 +165,7 @@ def classes_of(target: _table.Column, cells: Sequence[str], chosen: Any) -> list
     return [f"{v:g}" if not v.is_integer() else str(int(v)) for v in values]
 
 
-def _options() -> argparse.ArgumentParser:
+def _options() -> Parser:
     """What can be said on the command line."""
     parser = _common.options("csv", __doc__, epochs=40, batch=64, lr=3e-3)
     parser.add_argument("file", help="the table; its first row may name the columns")
