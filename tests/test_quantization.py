@@ -18,7 +18,7 @@ import adjoint as ad
 import adjoint.quantization as q
 from adjoint import models, nn
 from adjoint.nn import functional as F
-from adjoint.quantization import files
+from adjoint.quantization.formats import files
 from adjoint.quantization.functional import (
     dequantize_affine,
     grouped_linear,

@@ -14,7 +14,7 @@ import adjoint as ad
 import adjoint.quantization as q
 from adjoint import nn
 from adjoint.nn.utils.rnn import pack_sequence
-from adjoint.quantization import files
+from adjoint.quantization.formats import files
 from adjoint.quantization.modules.recurrent import RECURRENT
 
 LAYERS: dict[str, Any] = {

@@ -14,8 +14,8 @@ import adjoint as ad
 from adjoint import models, nn
 from adjoint.engine.core.files.budget import FileRefusal
 from adjoint.quantization import load_gguf, load_packed, read_gguf
+from adjoint.quantization.formats.packed import AWQ_ORDER
 from adjoint.quantization.modules.weight_only import WeightOnlyEmbedding, WeightOnlyLinear
-from adjoint.quantization.packed import AWQ_ORDER
 
 RANDOM = np.random.default_rng(0)
 

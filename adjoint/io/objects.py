@@ -150,8 +150,8 @@ def set_state(target: Any, state: Any) -> None:
 
 # Classes that PyTorch has under another name, by ours.
 RENAMED = {
-    "adjoint.nn.modules.state.BoundHook": "torch.nn.modules.module _WrappedHook",
-    "adjoint.nn.modules.hooks.HookHandle": "torch.utils.hooks RemovableHandle",
+    "adjoint.nn.modules.base.state.BoundHook": "torch.nn.modules.module _WrappedHook",
+    "adjoint.nn.modules.base.hooks.HookHandle": "torch.utils.hooks RemovableHandle",
     "adjoint.engine.autodiff.tape.hooks.Handle": "torch.utils.hooks RemovableHandle",
 }
 # Packages that PyTorch has at another path.

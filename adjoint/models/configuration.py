@@ -18,7 +18,7 @@ from typing import Any
 from adjoint.engine.core.dtype import DType, get_default_dtype, set_default_dtype
 from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.nn.modules.hooks import register_module_parameter_registration_hook
+from adjoint.nn.modules.base.hooks import register_module_parameter_registration_hook
 
 
 def is_size(value: Any) -> bool:

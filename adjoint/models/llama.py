@@ -22,7 +22,7 @@ from adjoint.models.llama_weights import halves, published
 from adjoint.models.sampling import choose
 from adjoint.models.weights import build, read_json, read_weights
 from adjoint.nn import functional as F
-from adjoint.quantization.gguf import GGUFFile, load_gguf, read_gguf
+from adjoint.quantization.formats.gguf import GGUFFile, load_gguf, read_gguf
 
 Cache = list[nn.KVCache]
 

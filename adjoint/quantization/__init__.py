@@ -48,13 +48,14 @@ from adjoint.quantization.fake_quantize import disable_fake_quant as disable_fak
 from adjoint.quantization.fake_quantize import disable_observer as disable_observer
 from adjoint.quantization.fake_quantize import enable_fake_quant as enable_fake_quant
 from adjoint.quantization.fake_quantize import enable_observer as enable_observer
-from adjoint.quantization.files import load_quantized as load_quantized
-from adjoint.quantization.files import save_quantized as save_quantized
+from adjoint.quantization.formats.files import load_quantized as load_quantized
+from adjoint.quantization.formats.files import save_quantized as save_quantized
+from adjoint.quantization.formats.gguf import GGUFFile as GGUFFile
+from adjoint.quantization.formats.gguf import load_gguf as load_gguf
+from adjoint.quantization.formats.gguf import read_gguf as read_gguf
+from adjoint.quantization.formats.packed import load_packed as load_packed
 from adjoint.quantization.fuse import fuse_modules as fuse_modules
 from adjoint.quantization.fuse import fuse_modules_qat as fuse_modules_qat
-from adjoint.quantization.gguf import GGUFFile as GGUFFile
-from adjoint.quantization.gguf import load_gguf as load_gguf
-from adjoint.quantization.gguf import read_gguf as read_gguf
 from adjoint.quantization.histogram import HistogramObserver as HistogramObserver
 from adjoint.quantization.histogram import default_histogram_observer as default_histogram_observer
 from adjoint.quantization.observer import FixedQParamsObserver as FixedQParamsObserver
@@ -95,7 +96,6 @@ from adjoint.quantization.observer import default_weight_observer as default_wei
 from adjoint.quantization.observer import (
     weight_observer_range_neg_127_to_127 as weight_observer_range_neg_127_to_127,
 )
-from adjoint.quantization.packed import load_packed as load_packed
 from adjoint.quantization.qconfig import QConfig as QConfig
 from adjoint.quantization.qconfig import QConfigDynamic as QConfigDynamic
 from adjoint.quantization.qconfig import (

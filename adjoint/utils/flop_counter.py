@@ -15,7 +15,7 @@ from adjoint.engine.graph.flops import shape_of
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.library.arguments import filled
 from adjoint.library.custom import CUSTOM, OPERATIONS, CustomOpDef
-from adjoint.nn.modules.hooks import (
+from adjoint.nn.modules.base.hooks import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )

@@ -18,8 +18,8 @@ from adjoint.distributed import checkpoint
 from adjoint.io import safetensors
 from adjoint.onnx.types import OnnxError
 from adjoint.quantization import Int8WeightOnlyConfig, load_quantized, quantize_, save_quantized
-from adjoint.quantization.gguf import load_gguf, read_gguf
-from adjoint.quantization.packed import load_packed
+from adjoint.quantization.formats.gguf import load_gguf, read_gguf
+from adjoint.quantization.formats.packed import load_packed
 from tests.hostile.parts import Part, Reader, by_file, headed, whole
 
 # -- ONNX -----------------------------------------------------------------------------------------

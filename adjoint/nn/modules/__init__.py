@@ -7,7 +7,7 @@ from adjoint.engine.core.state.loading import brought as _brought
 from adjoint.engine.core.state.loading import lacking as _lacking
 from adjoint.nn.modules.module import Module as Module
 
-_HOOKS.recorded_by.append("adjoint.nn.modules.recorded")
+_HOOKS.recorded_by.append("adjoint.nn.modules.base.recorded")
 
 
 def __getattr__(name: str) -> _Any:

@@ -15,34 +15,36 @@ from adjoint.engine.core.origins import MODULE_CALLS
 from adjoint.engine.core.state.loading import brought
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION, TrackedDict, tracked
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.nn.modules.conversion import Conversion
-from adjoint.nn.modules.hooks import GLOBAL, HookHandle, call_with_hooks
-from adjoint.nn.modules.hooks import (
+from adjoint.nn.modules.base.conversion import Conversion
+from adjoint.nn.modules.base.hooks import GLOBAL, HookHandle, call_with_hooks
+from adjoint.nn.modules.base.hooks import (
     register_module_backward_hook as register_module_backward_hook,
 )
-from adjoint.nn.modules.hooks import (
+from adjoint.nn.modules.base.hooks import (
     register_module_buffer_registration_hook as register_module_buffer_registration_hook,
 )
-from adjoint.nn.modules.hooks import register_module_forward_hook as register_module_forward_hook
-from adjoint.nn.modules.hooks import (
+from adjoint.nn.modules.base.hooks import (
+    register_module_forward_hook as register_module_forward_hook,
+)
+from adjoint.nn.modules.base.hooks import (
     register_module_forward_pre_hook as register_module_forward_pre_hook,
 )
-from adjoint.nn.modules.hooks import (
+from adjoint.nn.modules.base.hooks import (
     register_module_full_backward_hook as register_module_full_backward_hook,
 )
-from adjoint.nn.modules.hooks import (
+from adjoint.nn.modules.base.hooks import (
     register_module_full_backward_pre_hook as register_module_full_backward_pre_hook,
 )
-from adjoint.nn.modules.hooks import (
+from adjoint.nn.modules.base.hooks import (
     register_module_module_registration_hook as register_module_module_registration_hook,
 )
-from adjoint.nn.modules.hooks import (
+from adjoint.nn.modules.base.hooks import (
     register_module_parameter_registration_hook as register_module_parameter_registration_hook,
 )
-from adjoint.nn.modules.naming import NAMED, name_layer
-from adjoint.nn.modules.state import StateDict
-from adjoint.nn.modules.state import _IncompatibleKeys as _IncompatibleKeys
-from adjoint.nn.modules.traversal import Traversal
+from adjoint.nn.modules.base.naming import NAMED, name_layer
+from adjoint.nn.modules.base.state import StateDict
+from adjoint.nn.modules.base.state import _IncompatibleKeys as _IncompatibleKeys
+from adjoint.nn.modules.base.traversal import Traversal
 from adjoint.nn.parameter import Buffer, Parameter
 
 if TYPE_CHECKING:

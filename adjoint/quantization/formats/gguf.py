@@ -22,8 +22,8 @@ from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.quantization.formats.replacing import replaced, submodule
 from adjoint.quantization.modules.weight_only import WeightOnlyEmbedding, WeightOnlyLinear
-from adjoint.quantization.replacing import replaced, submodule
 from adjoint.quantization.weights import GroupedWeight, pack
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)

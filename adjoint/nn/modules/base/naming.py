@@ -40,7 +40,7 @@ NAMED: Final = (
 PICTURES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff")
 _MARK: Final = "_adjoint_layer"
 # What raises here speaks of the call itself (no forward, a hook's result), not of its arguments.
-CALLING: Final = frozenset(("adjoint.nn.modules.module", "adjoint.nn.modules.hooks"))
+CALLING: Final = frozenset(("adjoint.nn.modules.module", "adjoint.nn.modules.base.hooks"))
 
 
 def name_layer(

@@ -16,8 +16,8 @@ from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.files.budget import Budget, read_json_object
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.safetensors import load_file, load_metadata, save_file
+from adjoint.quantization.formats.replacing import replaced, submodule
 from adjoint.quantization.modules.kept import KINDS, Kept
-from adjoint.quantization.replacing import replaced, submodule
 
 KEY = "adjoint.quantization"
 FORMAT = 1

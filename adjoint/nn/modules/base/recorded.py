@@ -18,10 +18,10 @@ from adjoint.engine.capture.python.recorder import Recorder
 from adjoint.engine.core.origins import MODULE_CALLS
 from adjoint.engine.core.state.structure_version import TrackedDict
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.nn.modules.hooks import GLOBAL
+from adjoint.nn.modules.base.hooks import GLOBAL
+from adjoint.nn.modules.base.naming import NAMED, name_layer
+from adjoint.nn.modules.base.traversal import Traversal
 from adjoint.nn.modules.module import MEMBERS, Module
-from adjoint.nn.modules.naming import NAMED, name_layer
-from adjoint.nn.modules.traversal import Traversal
 
 _TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_TABLES = ("backward_pre", "backward", "forward_pre", "forward")

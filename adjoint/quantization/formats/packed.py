@@ -22,8 +22,8 @@ from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.files.budget import Budget, read_json_object
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.safetensors import load_file
+from adjoint.quantization.formats.replacing import replaced, submodule
 from adjoint.quantization.modules.weight_only import WeightOnlyLinear
-from adjoint.quantization.replacing import replaced, submodule
 from adjoint.quantization.weights import GroupedWeight, pack
 
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
