@@ -107,6 +107,7 @@ CALLS = (
     GuardedCall("short rows", lambda x: (x.softmax(1), x.sum((0, 2))), lambda n: [(n, 3, 5)], True),
     GuardedCall("reversed", lambda x, y: x.flip(1) + y, lambda n: [(5, n), (5, n)], True),
     GuardedCall("order", lambda x: (x.sort(-1), x.median(0), x.topk(1)), lambda n: [(3, n + 120)]),
+    GuardedCall("many best", lambda x: x.topk(40), lambda n: [(3, n + 330)]),
     GuardedCall("running", lambda x: (x.cumsum(1), x.logcumsumexp(1)), lambda n: [(3, n)], True),
     GuardedCall("running extremes", lambda x: (*x.cummax(1), *x.cummin(0)), lambda n: [(3, n + 16)]),
     GuardedCall(

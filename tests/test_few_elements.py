@@ -154,6 +154,45 @@ def test_keys_do_what_their_operations_do(shape: tuple[int, ...]) -> None:
                 assert got == outcome, (key, value, dtype, other)
 
 
+def followed(array: Any, layout: str, dtype: ad.dtype, key: Any, value: Any) -> Any:
+    """What is written and read by a key that the tape follows, and the gradients of that."""
+    leaf = laid_out(array, layout, dtype).requires_grad_()
+    if isinstance(value, ad.Tensor) and value.dtype.is_floating_point:
+        value = value.clone().requires_grad_()
+    x = leaf * 1
+    weights = ad.arange(1.0, x.numel() + 1).reshape(x.shape).to(dtype)
+    try:
+        x[key] = value
+        x[key] += 2
+        out = (x * weights).sum() + x[key].sum()
+    except Exception:
+        return "refused", elements(x.detach())
+    leaves = [leaf, *([value] if isinstance(value, ad.Tensor) and value.requires_grad else [])]
+    grads = ad.autograd.grad(out, leaves, allow_unused=True)
+    return elements(x.detach()), [None if g is None else elements(g) for g in grads], x._version
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_keys_that_the_tape_follows_do_what_their_operations_do(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(len(shape) * 10 + sum(shape))
+    array = rng.integers(0, 100, shape)
+    for k in range(KEYS):
+        key = random_key(rng, shape)
+        if k % 4 == 0 and shape:
+            key = ad.from_numpy(rng.random(shape) > 0.5)
+        dtype = (ad.float32, ad.float64, ad.bfloat16)[k % 3]
+        layout = ("rows", "turned", "every second")[k // 2 % 3]
+        for value in values(rng, laid_out(array, layout, dtype), key):
+            if callable(value):
+                continue
+            given = (array, layout, dtype, key, value)
+            with CONTEXT.having(reference=True):
+                want = followed(*given)
+            for _ in range(3):
+                assert followed(*given)[:2] == want[:2], given
+
+
 def test_reads_and_writes_meet_programs() -> None:
     """So that the test above is one of native code, where it can be."""
     if loops.native() is None:

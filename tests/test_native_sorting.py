@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.backends.llvm.templates.sorting import template
 from adjoint.engine.core.state.context import CONTEXT
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -91,6 +92,24 @@ def test_order_is_that_of_plain_python(dtype: str) -> None:
     for seed, shape in enumerate(SHAPES):
         x = drawn(dtype, shape, ways[seed % len(ways)], seed)
         check_positions(x, seed % len(shape))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+def test_many_of_many_more_are_gathered(dtype: str) -> None:
+    """Lines of which more are wanted than insertion is for, by how far their elements are in order:
+    where most are better than those before, what is gathered is put in order again and again."""
+    kinds = ("different", "equal", "special") if dtype in FLOATS else ("different", "equal")
+    shapes = [((2100,), 0, 33), ((3, 900), 1, 112), ((700, 4), 0, 40), ((2, 1025), 1, 128)]
+    for seed, (shape, dim, k) in enumerate(shapes):
+        assert template.kernel_of_best(k, shape[dim]) is template.GatherKernel
+        drawn_ones = [drawn(dtype, shape, kind, seed) for kind in kinds]
+        rising = drawn_ones[0].sort(dim).values
+        for x in (*drawn_ones, rising, rising.flip(dim), drawn_ones[0] * 0):
+            for down in (False, True):
+                best = x.topk(k, dim, largest=down)
+                want = expected(x, dim, lambda row: in_order(row, down)[:k])  # noqa: B023
+                np.testing.assert_array_equal(best.indices.numpy(), want)
+                assert bool(ad.equal(best.values.isnan(), x.gather(dim, best.indices).isnan()))
 
 
 def selections(x: Any, dim: int) -> list[Any]:

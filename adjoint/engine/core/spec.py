@@ -65,7 +65,13 @@ class Size(tuple[int, ...]):
         return _item(self, item)
 
     def __add__(self, other: Any) -> Any:
-        return Size(tuple.__add__(self, tuple(other)))
+        if other.__class__ is not tuple:
+            other = tuple(other)
+        made = _new(Size, tuple.__add__(self, other))
+        for n in other:
+            if n.__class__ is not int:
+                return made._checked()
+        return made
 
     def __radd__(self, other: Any) -> Any:
         return Size((*other, *self)) if isinstance(other, tuple) else NotImplemented

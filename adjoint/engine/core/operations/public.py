@@ -198,6 +198,9 @@ def _adapted(
         of_new = small.on_cpu and (small.off_tape or small.unfollowed)
         if out and of_new and not (small.draws or small.creates):
             into = SmallCalls(base, into=True)
+    leading = () if small is None or code.co_flags & VARARGS else names[: code.co_argcount]
+    if "dtype" in leading:  # which is looked at by its name
+        leading = leading[: leading.index("dtype")]
     again = None
     if small is not None and small.goes_straight and policies:
         again = functools.partial(called_straight, small, fn)
@@ -209,6 +212,8 @@ def _adapted(
 
     @functools.wraps(fn)
     def variant(*args: Any, **kwargs: Any) -> Any:
+        if not args and leading and leading[0] in kwargs and not OVERRIDES.active:
+            args = taken_by_name(leading, kwargs)
         if small is not None and (small.small or small.taped) and "out" not in kwargs:
             try:
                 result = HOOKS.meet_public(small, args, kwargs)
@@ -318,6 +323,22 @@ def _spelt_otherwise(
         return written
     respelt = in_our_names(names, kwargs)
     return None if respelt is None else (args, respelt)
+
+
+VARARGS = inspect.CO_VARARGS  # of code: further arguments come in a tuple
+
+
+def taken_by_name(names: tuple[str, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The first arguments, where all were given by name (`softmax(input=x, dim=1)`).
+
+    They leave `kwargs`: programs tell tensors and lists of them by their places.
+    """
+    args = []
+    for name in names:
+        if name not in kwargs:
+            break
+        args.append(kwargs.pop(name))
+    return tuple(args)
 
 
 NO_CONVERSION = (DType, type(None))  # of the argument `dtype`

@@ -156,13 +156,14 @@ def chosen_by(x: Tensor, mask: Tensor) -> Tensor | None:
     elements, mask_array = x._array, mask._array
     if elements.__class__ is not ndarray or mask_array.__class__ is not ndarray:
         return _chosen_there(x, mask)
-    if elements.size > FEW:
-        return None
     covered = mask_array.ndim
+    if elements.size > FEW or not covered or not may_be_small(x):
+        return None
+    if CONTEXT.grad_enabled and x.requires_grad:  # one node, where a flat view would be another
+        places = [HOOKS.array.wrap(place.copy()) for place in mask_array.nonzero()]
+        return INDEX(x, *places, dims=tuple(range(covered)))
     if not lie_in_order(elements.shape[covered:], elements.strides[covered:]):
         return None  # what is chosen lies otherwise, too
-    if not mask_array.ndim or not may_be_small(x) or (CONTEXT.grad_enabled and x.requires_grad):
-        return None
     return HOOKS.array.wrap(ascontiguousarray(elements[mask_array]))
 
 

@@ -361,12 +361,15 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 
 def _unless_it_asks(convert_to: Callable[..., Any]) -> Callable[..., Any]:
-    """`type` where it says what a tensor is, for which there is no program to look."""
+    """`type` where it says what a tensor is, or hands it back: there is no program to look for."""
 
     @functools.wraps(convert_to)
     def variant(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not args and not kwargs and self._array.__class__ is ndarray:
-            return _ON_CPU[self.dtype]
+        if not kwargs and self._array.__class__ is ndarray:
+            if not args:
+                return _ON_CPU[self.dtype]
+            if args[0] is self.dtype and len(args) == 1:
+                return self
         return convert_to(self, *args, **kwargs)
 
     return variant

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from numpy import broadcast_to, ndarray
+from numpy import broadcast_to, empty, ndarray
 
 from adjoint.engine.core.dtype import DTYPES, INT, bool_, int64
 from adjoint.engine.core.errors import DTypeError, DTypeValueError
@@ -39,6 +39,7 @@ from adjoint.engine.ops.index.index import (
 from adjoint.engine.ops.index.nonzero import spread
 from adjoint.engine.ops.shape.views import SLICE, VIEW_SCATTER
 from adjoint.engine.tensor.index import few
+from adjoint.engine.tensor.index.few import BOOL
 from adjoint.engine.tensor.index.indexing import (
     getitem,
     indices_of,
@@ -109,6 +110,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             return
         picks: Picks = []
         repeated = basic is None and repeats(self)
+        if basic is None and not repeated and _write_chosen(self, key, value):
+            return
         if not repeated and _write_directly(self, key, value, basic):
             return
         if basic is not None and _write_followed(self, key, value, basic):
@@ -265,6 +268,48 @@ def _write_followed(self: Tensor, key: Any, value: Any, basic: Basic) -> bool:
     HOOKS.attach(VIEW_SCATTER, (before, value), {"chain": chain}, root)
     if root._grad_meta is not None and root._grad_meta.retains_grad is not None:
         HOOKS.keep_retaining(root)
+    return True
+
+
+def _write_chosen(self: Tensor, key: Any, value: Any) -> bool:
+    """The common writes at a mask or at index tensors that the tape follows; whether it was one.
+
+    What `_write_masked` and `_write_indexed` come to where the key says all that they ask: a mask
+    of every element, or int64 indices among whole slices.
+    """
+    array = self._array
+    if array.__class__ is not ndarray or not (CONTEXT.plain and CONTEXT.grad_enabled):
+        return False
+    number = value.__class__ in NUMBERS
+    if number:
+        value = _as_written(self, value) if array.dtype.char in AS_TOLD else None
+        if value is None:
+            return False
+    elif value.__class__ is not Tensor or getattr(value._array, "dtype", None) is not array.dtype:
+        return False
+    mask = key._array if key.__class__ is Tensor else None
+    if mask.__class__ is ndarray and mask.dtype is BOOL:
+        if not array.shape or mask.shape != array.shape:
+            return False
+        if number or not value._array.shape:
+            update("index_put_", self, masked_fill, key, value)
+            return True
+        places = mask.nonzero() if array.size <= FEW else ()
+        if not places or value._array.size == 1 or value._array.shape != places[0].shape:
+            return False
+        indices, dims = tuple([wrap(place.copy()) for place in places]), tuple(range(array.ndim))
+    else:
+        indices, dims = few.places_of(key, array.ndim)
+        if not dims:
+            return False
+        wanted = few.shape_of_chosen(array.shape, indices, dims)
+        if number:
+            filled = empty(wanted, array.dtype)  # sooner than `broadcast_to`: indices are few
+            filled.fill(value)
+            value = wrap(filled)
+        elif value._array.shape != wanted:
+            value = fit_values(value, wanted)
+    update("index_put_", self, INDEX_PUT, value, *indices, dims=dims, accumulate=False)
     return True
 
 

@@ -111,6 +111,31 @@ def picks_of(key: Any, rank: int) -> Picks | None:
     return part, tuple(arrays), tuple(tensors) if known and size else (), tuple(dims)
 
 
+def places_of(key: Any, rank: int) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+    """The int64 tensors of a key that shows all there is, and along which dimensions they go.
+
+    Neither for any other key.
+    """
+    if key.__class__ is Tensor:  # the commonest
+        index = key._array
+        if index.__class__ is not ndarray or index.dtype is not INT64 or not (index.ndim and rank):
+            return (), ()
+        return ((key,), (0,)) if 0 < index.size <= FEW else ((), ())
+    picks = picks_of(key, rank)
+    if picks is None or picks[0] is not None or not picks[2]:
+        return (), ()
+    return picks[2:]
+
+
+def shape_of_chosen(
+    shape: tuple[int, ...], indices: tuple[Tensor, ...], dims: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The shape of what int64 tensors choose."""
+    if dims == (0,):
+        return indices[0]._array.shape + shape[1:]
+    return selected_shape(shape, [index._array.shape for index in indices], dims)
+
+
 def _is_plain(key: slice) -> bool:
     """Whether a slice has numbers or nothing in it, and goes forwards."""
     step = key.step
@@ -291,5 +316,5 @@ def put(target: Tensor, array: Any, key: Any, source: Any) -> bool:
 
 def _with_put(x: Tensor, dims: tuple[int, ...], source: Tensor, *indices: Tensor) -> Tensor:
     """What that program is made of."""
-    wanted = selected_shape(x.shape, [tuple(index.shape) for index in indices], dims)
+    wanted = shape_of_chosen(tuple(x.shape), indices, dims)
     return INDEX_PUT(x, fit_values(source, wanted), *indices, dims=dims, accumulate=False)

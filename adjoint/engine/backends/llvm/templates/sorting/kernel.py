@@ -24,6 +24,7 @@ from adjoint.engine.backends.registers.elementwise import stored_kind
 from adjoint.engine.backends.registers.vector import V, select
 
 SHORT, SELECTED = 64, 24  # elements up to which insertion is quicker: sorting, finding one
+HELD = 4  # times as many as are wanted, gathered before they are put in order
 DIGIT = 256
 LANES = 16
 GUARD = 2  # words before items: a key that is less than all others
@@ -190,21 +191,33 @@ class SortKernel(LineKernel):
             return [first]
 
         def long() -> list[V]:
-            digits = items.bits // 8
-            self.clear(digits)
-
-            def counted(item: Item) -> None:
-                for digit in range(digits):
-                    self.count(item, w.whole(8 * digit), digit)
-
-            least = None if items.dtype.is_inexact or digits == 1 else self.extent(begin)[0]
-            self.fill(begin, w.pointer(first), counted, least)
-            return w.loop(0, w.whole(digits), self.by_digit, [first, second])[:1]
+            self.clear(self.digits)
+            least = None if items.dtype.is_inexact or self.digits == 1 else self.extent(begin)[0]
+            self.fill(begin, w.pointer(first), self.count_all, least)
+            return [self.by_digits(first, second, self.length)]
 
         (sorted_items,) = w.choose(self.length <= SHORT, short, long)
         self.write(w.pointer(sorted_items), to)
 
-    def by_digit(self, digit: V, source: V, target: V) -> list[V]:
+    @property
+    def digits(self) -> int:
+        """Of a key."""
+        return self.items.bits // 8
+
+    def count_all(self, item: Item) -> None:
+        """Count every digit of an item."""
+        for digit in range(self.digits):
+            self.count(item, self.w.whole(8 * digit), digit)
+
+    def by_digits(self, first: V, second: V, many: V) -> V:
+        """Put so many items in order, whose digits are counted; in which of two arrays they are."""
+
+        def move(digit: V, source: V, target: V) -> list[V]:
+            return self.by_digit(digit, source, target, many)
+
+        return self.w.loop(0, self.w.whole(self.digits), move, [first, second])[0]
+
+    def by_digit(self, digit: V, source: V, target: V, many: V) -> list[V]:
         """Move items from one array to the other, unless all have the same digit."""
         w, items = self.w, self.items
         array = w.pointer(source)
@@ -223,10 +236,10 @@ class SortKernel(LineKernel):
                 w.store(place + 1, counts, at)
                 items.store(w, item, to, place.convert("i64"))
 
-            w.loop(0, self.length, turn)
+            w.loop(0, many, turn)
             return [target, source]
 
-        return w.choose(same.convert("i64").eq(self.length), lambda: [source, target], move)
+        return w.choose(same.convert("i64").eq(many), lambda: [source, target], move)
 
     def starts(self, counts: str) -> None:
         """Counts of digits become where items with them begin."""
@@ -264,14 +277,8 @@ class BestKernel(LineKernel):
         """Neighbours, most of which are usually not good enough."""
         w, items = self.w, self.items
         keys = items.load_key(w, self.source, begin + i, LANES)
-        name = f"@llvm.vector.reduce.umin.v{LANES}i{items.bits}"
-        element = keys.type.split()[-1].rstrip(">")
-        w.code.declarations.add(f"declare {element} {name}({keys.type})")
-        least = w.code.value(
-            w.code.let(f"call {element} {name}({keys.type} {keys.ref})"), keys.kind, 1
-        )
         w.when(
-            least < self.worst(array),
+            least_of(w, keys) < self.worst(array),
             lambda: w.loop(i, i + LANES, lambda j: self.offer(begin, j, array)),
         )
 
@@ -281,6 +288,72 @@ class BestKernel(LineKernel):
         key = self.key(begin, i)
         end = self.word.count - 1
         w.when(key < self.worst(array), lambda: self.insert(items.item(key, i), array, end))
+
+
+class GatherKernel(SortKernel):
+    """The first of each line's order, where many are wanted of many more.
+
+    Elements that are better than the last of those held are gathered until there are `HELD` times
+    as many as are wanted; then these are put in order, and the first of them are held.
+    """
+
+    def line(self, begin: V, to: V) -> None:
+        w = self.w
+        first = w.pointer(self.places[0])
+
+        def turn(i: V, held: V, bound: V) -> list[V]:
+            i, held = self.gather(begin, first, i, held, bound)
+            return [i, *self.settle(first, held)]
+
+        anything = w.code.const(-1, f"u{self.items.bits}")
+        carried = [w.whole(0), w.whole(0), anything]
+        w.repeat(carried, lambda i, held, bound: i < self.length, turn)
+        self.write(first, to)
+
+    def gather(self, begin: V, array: str, i: V, held: V, bound: V) -> list[V]:
+        """Put elements with no greater key than `bound` after those held, while there is room."""
+        w, items = self.w, self.items
+        room, together = self.word.count * HELD, self.after.eq(1)
+
+        def one(i: V, held: V) -> list[V]:
+            key = self.key(begin, i)
+            items.store(w, items.item(key, i), array, held)
+            return [i + 1, held + (key <= bound).convert("i64")]
+
+        def several(i: V, held: V) -> list[V]:
+            keys = items.load_key(w, self.source, begin + i, LANES)
+
+            def each() -> list[V]:
+                return w.loop(i, i + LANES, lambda j, held: one(j, held)[1:], [held])
+
+            return [i + LANES, *w.choose(least_of(w, keys) <= bound, each, lambda: [held])]
+
+        def has_several(i: V, held: V) -> V:
+            return together & (i + LANES <= self.length) & (held + LANES <= room)
+
+        i, held = w.repeat([i, held], has_several, several)
+        alone = (i + LANES > self.length) | together.eq(0)
+        return w.repeat([i, held], lambda i, held: alone & (i < self.length) & (held < room), one)
+
+    def settle(self, array: str, held: V) -> list[V]:
+        """Put what is held in order: how many are held from now on, and the bound of others."""
+        w, items, count = self.w, self.items, self.word.count
+        self.clear(self.digits)
+        w.loop(0, held, lambda i: self.count_all(items.load(w, array, i)))
+        best = w.pointer(self.by_digits(*self.places, held))
+        w.loop(0, count, lambda i: items.store(w, items.load(w, best, i), array, i))
+        worst = items.shifted(items.load(w, array, count - 1), w.whole(0))
+        # What is no better comes later, so it is no better. Where nothing can be better everything
+        # is gathered, and left out when it is put in order.
+        return [count, worst.convert(f"u{items.bits}") - 1]
+
+
+def least_of(w: CodeWriter, keys: V) -> V:
+    """The least of some neighbours' keys."""
+    element = keys.type.split()[-1].rstrip(">")
+    name = f"@llvm.vector.reduce.umin.v{LANES}{element}"
+    w.code.declarations.add(f"declare {element} {name}({keys.type})")
+    return w.code.value(w.code.let(f"call {element} {name}({keys.type} {keys.ref})"), keys.kind, 1)
 
 
 class SelectKernel(LineKernel):

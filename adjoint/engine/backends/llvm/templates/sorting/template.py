@@ -16,7 +16,9 @@ from adjoint.engine.backends.llvm.templates.sorting.as_pytorch import (
 )
 from adjoint.engine.backends.llvm.templates.sorting.items import PLACE_BITS, Items
 from adjoint.engine.backends.llvm.templates.sorting.kernel import (
+    HELD,
     BestKernel,
+    GatherKernel,
     SelectKernel,
     SortKernel,
 )
@@ -94,14 +96,20 @@ def described(node: Node) -> tuple[Ordering, int]:
             items, k = Items(spec.dtype, bool(params["largest"])), params["k"]
             if ties.in_topk(size, length, k):
                 return Ordering(TopKernel, items, (bool(params["in_order"]),)), k
-            few = 0 < k <= BEST and k * 4 <= length
-            return Ordering(BestKernel if few else SortKernel, items), k
+            return Ordering(kernel_of_best(k, length), items), k
         case "kthvalue":
             if ties.in_kthvalue(size):
                 return Ordering(KthKernel, up), 1
             return Ordering(SelectKernel, up, ("kth", False)), 1
     median = "omit" if params["omit"] else "first"
     return Ordering(SelectKernel, up, (median, node.record.name == "median")), 1
+
+
+def kernel_of_best(k: int, length: int) -> type[sorting.LineKernel]:
+    """What finds the best k of lines of a length."""
+    if 0 < k <= BEST and k * 4 <= length:
+        return BestKernel
+    return GatherKernel if k > BEST and k * 2 * HELD <= length else SortKernel
 
 
 def steps(
