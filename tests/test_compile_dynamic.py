@@ -16,7 +16,7 @@ import pytest
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import models, nn
-from adjoint.engine.backends.llvm.program import planning, sized
+from adjoint.engine.backends.llvm.program import planning, sized, sized_plan
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.graph.sizes.extents import (
@@ -490,12 +490,12 @@ def test_drafts_are_what_would_be_planned(make: Any) -> None:
     shape = (4,) if make is mlp else (1, 8, 8)
     ad.compile(make(), dynamic=True, backend=keeping)(*classes(5, *shape))
     plan = sized.sized_plan(tasks[0], Options(), {"s0": 5}, {"s0": 16})
-    assert isinstance(plan, sized.Sized)
+    assert isinstance(plan, sized_plan.Sized)
     allowed = [n for n in (2, 3, 4, 7, 8, 16, 31, 64, 100) if plan.allows({"s0": n})]
     assert len(allowed) > 4
     for n in allowed:
         other = sized.sized_plan(tasks[0], Options(), {"s0": n}, {"s0": 16})
-        assert isinstance(other, sized.Sized)
+        assert isinstance(other, sized_plan.Sized)
         assert plan.at({"s0": n})[0].same(other.at({"s0": n})[0])
     wrong = plan.at({"s0": 6})[0]
     wrong.words[0] += 1

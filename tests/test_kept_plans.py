@@ -15,7 +15,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.engine.backends.disk import store
-from adjoint.engine.backends.llvm.program import kept_plans, sized
+from adjoint.engine.backends.llvm.program import kept_plans, sized, sized_plan
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft
 from adjoint.engine.compiler.package.naming import task_key
@@ -97,8 +97,8 @@ def test_kept_plans_make_the_same_images(name: str) -> None:
     assert task.sizing is not None
     complete = task.sizing.scope.complete
     sizes: Sizes = complete({"s0": 5})
-    plan = sized.sized_plan(task, Options(), sizes, sized.reference_of(sizes))
-    assert isinstance(plan, sized.Sized), plan
+    plan = sized.sized_plan(task, Options(), sizes, sized_plan.reference_of(sizes))
+    assert isinstance(plan, sized_plan.Sized), plan
     plan.believe({"s0": 40})
     data = kept_plans.to_bytes([plan])
     again = partial(kept_plans.planned_again, family(task), Options())

@@ -13,6 +13,8 @@ import pytest
 
 import adjoint as ad
 import adjoint.nn.functional as F
+from adjoint.engine.backends.llvm.program import sized, sized_plan
+from adjoint.engine.backends.llvm.program.sized import SizedPlans
 from adjoint.engine.core.operations import small_calls as names
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
@@ -126,6 +128,44 @@ def test_many_sizes_are_as_each_by_itself(name: str) -> None:
             assert lies == lay, (n, k)
             assert a.tobytes() == b.tobytes(), (n, k, np.abs(a - b).max())
             np.testing.assert_allclose(a, c, 2e-4, 2e-4 * np.abs(c).max(), True, f"{n} {k}")
+
+
+def test_parts_of_causal_attention_are_as_each_length_by_itself() -> None:
+    """They meet only the keys up to their last, from 96 queries on: one recording is for all."""
+    lengths = [*map(int, np.random.default_rng(3).integers(97, 300, 6)), 96, 193, 101]
+    got = as_met("attention", lengths, 3)
+    families = [
+        f for key, f in FRAGMENTS.open.families.items()
+        if name_of(key) == "scaled_dot_product_attention"
+    ]  # fmt: skip
+    assert any(
+        isinstance(shared, SizedPlans) and shared.plans
+        for f in families for r in f.recordings for shared in r.plans.values()
+    ), "no plan was for many lengths"  # fmt: skip
+    want = as_met("attention", lengths, NEVER)
+    for n, mine, theirs in zip(lengths, got, want, strict=True):
+        for k, ((a, lies), (b, lay)) in enumerate(zip(mine, theirs, strict=True)):
+            assert lies == lay, (n, k)
+            assert a.tobytes() == b.tobytes(), (n, k)
+
+
+def test_families_of_narrow_plans_are_planned_size_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan with extents takes as long as some without: they are made as far as they pay."""
+    monkeypatch.setattr(open_kinds, "OFTEN_MET", 3)
+    made: list[Any] = []
+    plain = sized.sized_plan
+
+    def noted(*given: Any) -> Any:
+        made.append(given[2])
+        return plain(*given)
+
+    monkeypatch.setattr(sized, "sized_plan", noted)
+    monkeypatch.setattr(sized_plan, "near", lambda sizes, reference: sizes == reference)
+    weight = drawn(6, 6)
+    for n in range(101, 161):
+        F.linear(drawn(n, 6), weight)
+    cost = sized.WITH_EXTENTS + 1
+    assert 2 <= len(made) <= (sized.AT_FIRST + 60) // cost, "every size had a plan for many"
 
 
 def drawn(*shape: int) -> Any:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import replace
+from typing import Any
 
 from adjoint.engine.compiler.loops.ir import INDEX, POINT, LoopKernel, Op
+from adjoint.engine.graph.sizes.extents import is_undecided
 
 MOST = 2**30  # sums and differences of two such numbers have room
 BEYOND = 64  # elements that a vector may reach over the end
@@ -78,7 +80,7 @@ def intervals(kernel: LoopKernel) -> dict[int, Interval]:
 
 def _of_coordinate(kernel: LoopKernel, r: int) -> Interval | None:
     ref = kernel.refs[r]
-    if type(ref.offset) is not int or any(type(a.size) is not int for a in ref.strides):
+    if not _is_decided(ref.offset) or not all(_is_decided(a.size) for a in ref.strides):
         return None  # decided later
     low = high = ref.offset
     for atom, stride in ref.strides.items():
@@ -108,8 +110,13 @@ def _compares(op: Op) -> bool:
     return op.kind == POINT and op.name in _COMPARISONS and op.compute == _WIDE
 
 
-def _is_small(number: object) -> bool:
-    return type(number) is int and abs(number) <= MOST
+def _is_decided(number: object) -> bool:
+    """Whether it is a whole number that choices may go by."""
+    return isinstance(number, int) and not is_undecided(number)
+
+
+def _is_small(number: Any) -> bool:
+    return _is_decided(number) and type(number) is not bool and bool(abs(number) <= MOST)
 
 
 def _is_within(op: Op, narrow: Container[int]) -> bool:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from adjoint.engine.compiler.memory.footprint import AtSizes
 from adjoint.engine.compiler.memory.packing import ArenaBlock, together
 from adjoint.engine.compiler.memory.places import ARENA, PlannedBuffer
-from adjoint.engine.compiler.package.draft import Draft
 from adjoint.engine.compiler.package.image import TEST, Unfitting
 from adjoint.engine.compiler.package.image_maker import ImageMaker, concrete
 from adjoint.engine.compiler.schedule.steps import Address, Launch, Test
 from adjoint.engine.core.dtype import uint8
 from adjoint.engine.graph.sizes.extents import MARK, Extent, Sizes, SizeScope
 from adjoint.engine.graph.sizes.kept_sizes import NotKept, NumberReader, NumberWriter
+
+if TYPE_CHECKING:
+    from adjoint.engine.compiler.package.draft import Draft
 
 _PROBE = 76543219  # a size that messages are asked about
 _PROBED = (2, 3, 10, 76543218)

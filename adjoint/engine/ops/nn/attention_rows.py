@@ -90,7 +90,7 @@ class Problem:
         self.mask, keep, self.draw = how.split(extras)
         self.key, self.value = widened(key), widened(value)
         self.length, self.keys = query.shape[-2], key.shape[-2]
-        self.first = 0  # which query of all is the first one
+        self.is_part = False  # of a problem's queries, with the keys that they see
         self.batch = batch_of(query, key)
         self.rows: Rows = {"query": widened(query)}
         if how.causal or how.placed:
@@ -118,10 +118,14 @@ class Problem:
         return scores.masked_fill(~mask, -math.inf) if mask.dtype is bool_ else scores + mask
 
     def future(self, rows: Rows) -> Tensor:
-        """Keys that come after the query: of all rows a triangle, which takes no memory."""
+        """Keys that come after the query: of all rows a triangle, which takes no memory.
+
+        Of a part the number of its first row would be in the text of a kernel, another one for
+        each length.
+        """
         place = rows["place"]
-        if rows is self.rows:
-            return place.new_ones((self.length, self.keys), dtype=bool_).triu(1 + self.first)
+        if rows is self.rows and not self.is_part:
+            return place.new_ones((self.length, self.keys), dtype=bool_).triu(1)
         return place.new_arange(self.keys) > place
 
     def keep(self, rows: Rows, begin: Any) -> Any:
@@ -268,7 +272,7 @@ class Problem:
     def part(self, first: int, stop: int) -> Problem:
         """The same of some queries, and the keys that they see."""
         part = copy(self)
-        part.first, part.length, part.keys = first, stop - first, stop
+        part.is_part, part.length, part.keys = True, stop - first, stop
         part.key, part.value = self.key[..., :stop, :], self.value[..., :stop, :]
         part.rows = {name: x[..., first:stop, :] for name, x in self.rows.items()}
         return part
@@ -287,8 +291,9 @@ class Problem:
         parts: list[list[Any]] = []
         sums: list[Any] = []
         later: Rows = {}
-        for first in reversed(range(0, self.length, size)):
-            stop = min(first + size, self.length)
+        for number in reversed(range(count)):  # none of them is empty from `PARTS * PART` on
+            first = number * size
+            stop = self.length if number == count - 1 else first + size
             part = self.part(first, stop)
             compute = compute_of(part)
             if blocked and part.length >= 2 * ROWS:

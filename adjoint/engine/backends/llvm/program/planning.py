@@ -12,13 +12,13 @@ from adjoint.engine.backends.llvm.program import kept_plans, native
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.program.running import FilledTask, Native
 from adjoint.engine.backends.llvm.program.sized import (
-    LEAST,
     SizedPlans,
     origin_text,
     own_sizes,
     planned,
     shared_by,
 )
+from adjoint.engine.backends.llvm.program.sized_plan import LEAST
 from adjoint.engine.backends.llvm.program.validate import Validated
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.target import LLVM
@@ -87,11 +87,20 @@ class OpenFragment:
         self.task, self.plans = replace(task, graph=task.sizing.graph), plans
 
     def __call__(self, numbers: Sequence[int]) -> Native | None:
-        """The program for some sizes; None where there is no plan yet that is believed."""
+        """The program for some sizes; None where there is no plan yet that is believed.
+
+        `Unfit` where there will be none: they are to be planned by themselves.
+        """
+        if min(numbers) < LEAST:
+            raise Unfit
         sizes = dict(zip(self.names, numbers, strict=True))
-        plan = self.plans.find(sizes) if min(numbers) >= LEAST else None
+        self.plans.asked += 1
+        plan = self.plans.find(sizes)
         if plan is None or not plan.believed(sizes):
+            if not self.plans.is_worth(plan):
+                raise Unfit
             return None
+        self.plans.filled += 1
         return self.native(*plan.at(sizes), sizes)
 
     def native(
@@ -107,14 +116,18 @@ def compile_fragment(task: Task, options: Options) -> Executable:
     Plans are not looked for on disk: which ones are believed would depend on what is there.
     """
     assert task.sizing is not None
-    if min(own_sizes(task.sizing).values()) < LEAST:
-        raise Unfit
+    shared = task.sizing.shared_plans
     plans = None if options.validate else shared_by(task, options)
-    program = None if plans is None else planned(task, options, plans)
-    if plans is None or program is None:
-        task.sizing.shared_plans[FILL] = None
+    if plans is None:
+        shared[FILL] = None
         raise Unfit
-    fill = task.sizing.shared_plans.setdefault(FILL, OpenFragment(task, plans))
+    fill: OpenFragment = shared.setdefault(FILL, OpenFragment(task, plans))
+    is_many = min(own_sizes(task.sizing).values()) >= LEAST
+    program = planned(task, options, plans) if is_many else None
+    if plans.refused:
+        shared[FILL] = None
+    if program is None:
+        raise Unfit
     return fill.native(*program, task.sizing.sizes)
 
 

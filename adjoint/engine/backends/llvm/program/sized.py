@@ -17,6 +17,10 @@ Note [sized plans]
     extents (at odd sizes, since kernels for whole vectors are others, which compute the same); and
     sizes under `LEAST`, at which rows shorter than a vector are summed otherwise, are planned by
     themselves.
+
+    Some choices (how high a product's tiles are) hold for a few sizes only, and a plan with extents
+    takes as long as two without. So a fragment's family is `worth` no more of them than sizes came
+    and were filled in: others are planned by themselves.
 """
 
 from __future__ import annotations
@@ -28,138 +32,26 @@ from typing import Any
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.llvm.loops.kernels import emit
 from adjoint.engine.backends.llvm.program.arena import Arena
+from adjoint.engine.backends.llvm.program.sized_plan import LEAST, Sized, reference_of
+from adjoint.engine.backends.llvm.program.sized_plan import Made as Made
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.target import LLVM
-from adjoint.engine.compiler.memory.footprint import AtSizes
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft, functions_of
-from adjoint.engine.compiler.package.image import ProgramImage
-from adjoint.engine.compiler.package.image_maker import ImageMaker
-from adjoint.engine.compiler.package.kept_draft import KeptDraft
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import Value
-from adjoint.engine.graph.sizes.extents import Sizes, SizeScope, is_extent
+from adjoint.engine.graph.sizes.extents import Sizes, is_extent
 from adjoint.engine.graph.sizes.resizing import again, graph_at, moved, resized
 from adjoint.engine.graph.sizes.sizing import Example, Sizing
 
-Made = tuple[ProgramImage, dict[str, library.NativeFunction]]
 # What is done with the functions of a plan, by default to have them as code in this process.
 Load = Callable[[dict[str, Callable[[], library.Text]]], dict[str, library.NativeFunction]]
-FAR = 8
-LEAST = 16
 PLANS = 16  # that a family keeps
-WORTH = 4  # times that sizes are put in before what they come to is a function of its own
-# Elements between places where a plan may be checked, if not as far off as can be: the first
-# steps leave remainders as they are. The way there is halved so many times.
-STEPS = (64, 16, 1)
-HALVED = 6
-
-
-@dataclass(eq=False, slots=True)
-class Sized:
-    """A draft and the sizes it is for."""
-
-    draft: ImageMaker
-    scope: SizeScope  # with the guards of the plan
-    sizes: Sizes  # it was made at
-    reference: Sizes  # it was made for
-    functions: dict[str, library.NativeFunction]
-    low: dict[str, int]  # the sizes between which it is believed
-    high: dict[str, int]
-    used: int = 0  # how often sizes were put in
-    answers: Callable[[Sizes], AtSizes | None] | None = None  # once it is `WORTH` it
-    kept: bytes = b""  # as it is on disk
-
-    def believed(self, sizes: Sizes) -> bool:
-        """Whether the draft was right at these sizes, or at smaller and at larger ones."""
-        return all(n <= sizes[s] <= self.high[s] for s, n in self.low.items())
-
-    def corner(self, sizes: Sizes, least: int = 2) -> dict[str, int]:
-        """Sizes to check the draft at before it is believed at some."""
-        far = {
-            s: max(least, self.reference[s] // FAR)
-            if sizes[s] < low
-            else self.reference[s] * FAR
-            if sizes[s] > self.high[s]
-            else self.sizes[s]
-            for s, low in self.low.items()
-        }
-        if self.allows(far):
-            return far
-        here = {s: sizes[s] for s in self.low}
-        return next((at for step in STEPS if (at := self.last(here, far, step)) != here), here)
-
-    def outlook(self, sizes: Sizes) -> dict[str, int]:
-        """`corner`, and as far off in the other sizes, on a side that was not checked yet.
-
-        So a few checks are enough for all sizes. Where the plan does not hold so far off, it is
-        gone there in one size after the other, first in those that the check is for.
-        """
-        far = {}
-        for s, low in self.low.items():
-            down = sizes[s] < low or (sizes[s] <= self.high[s] and low == self.sizes[s])
-            up = sizes[s] > self.high[s] or (not down and self.high[s] == self.sizes[s])
-            least, most = max(2, self.reference[s] // FAR), self.reference[s] * FAR
-            far[s] = least if down else most if up else self.sizes[s]
-        if self.allows(far):
-            return far
-        at = {s: sizes[s] for s in self.low}
-        for s in sorted(at, key=lambda s: self.low[s] <= sizes[s] <= self.high[s]):
-            there = {**at, s: far[s]}
-            ways = (self.last(at, there, step) for step in STEPS)
-            at = there if self.allows(there) else next((way for way in ways if way != at), at)
-        return at
-
-    def last(self, here: dict[str, int], far: Sizes, step: int) -> dict[str, int]:
-        """Sizes on the way from some to others, in steps, beyond which the plan holds no more.
-
-        They are looked for as if there was one such place; where there are more, any will do.
-        """
-        found, parts, gone = here, 0, 1 << HALVED
-        while gone - parts > 1:
-            part = (parts + gone) // 2
-            at = {
-                s: n + int((far[s] - n) * part / (1 << HALVED) / step) * step
-                for s, n in here.items()
-            }
-            if self.allows(at):
-                found, parts = at, part
-            else:
-                gone = part
-        return found
-
-    def drafted(self, sizes: Sizes) -> tuple[Draft, Sizes]:
-        """The draft with its plan, and all its sizes."""
-        draft, scope = self.draft, self.scope
-        if isinstance(draft, KeptDraft):
-            draft, scope = draft.planned_again()
-        assert isinstance(draft, Draft)
-        return draft, scope.complete(sizes)
-
-    def believe(self, sizes: Sizes) -> None:
-        """Take note that the draft was right."""
-        for s, n in sizes.items():
-            self.low[s], self.high[s] = min(self.low[s], n), max(self.high[s], n)
-
-    def allows(self, sizes: Sizes) -> bool:
-        """Whether the plan holds at these sizes and was made for such."""
-        if not near(sizes, self.reference):
-            return False
-        if self.answers is not None:
-            return self.answers(sizes) is not None
-        return self.scope.allow(sizes)
-
-    def at(self, sizes: Sizes) -> Made:
-        """What runs tasks of these sizes, which the plan allows."""
-        self.used += 1
-        if self.used == WORTH:
-            self.answers = self.draft.answers(self.scope, [*self.low])
-        at_sizes = None if self.answers is None else self.answers(sizes)
-        if at_sizes is None:
-            return self.draft.at(self.scope.complete(sizes)), self.functions
-        return self.draft.image(at_sizes), self.functions
+# What a plan with extents takes, in plans of a single size, and how many of these a fragment's
+# family is worth at first; each size that comes adds a half, one that is filled in a whole one.
+WITH_EXTENTS, AT_FIRST = 2, 14
 
 
 @dataclass(eq=False, slots=True)
@@ -171,6 +63,9 @@ class SizedPlans:
     refused: str = ""  # why each size is planned by itself
     looked: bool = False  # whether plans were looked for on disk
     key: str | None = None  # under which they are kept there
+    asked: int = 0  # sizes of a fragment that came
+    filled: int = 0  # those given to plans that had been right before
+    spent: int = 0  # on plans for them, in plans of a single size
 
     def find(self, sizes: Sizes) -> Sized | None:
         """A plan for these sizes."""
@@ -179,6 +74,11 @@ class SizedPlans:
                 self.plans.append(self.plans.pop(k))
                 return self.plans[-1]
         return None
+
+    def is_worth(self, plan: Sized | None) -> bool:
+        """Whether a fragment gets another plan for many sizes, or a check of one that it has."""
+        cost = WITH_EXTENTS + 1 if plan is None else 1
+        return self.spent + cost <= AT_FIRST + self.asked // 2 + self.filled
 
     def believed(self, task: Task) -> Made | None:
         """The image and code of a task from a plan that has been right before."""
@@ -214,20 +114,6 @@ def origin_text(plans: dict[Any, Any]) -> str:
     return "".join([f"\n{line}" for line in lines])
 
 
-def reference_of(sizes: Sizes) -> dict[str, int]:
-    """What a plan made at some sizes is for."""
-    return {symbol: max(n, LEAST) for symbol, n in sizes.items()}
-
-
-def near(sizes: Sizes, reference: Sizes) -> bool:
-    """Whether a plan for reference sizes is good at others."""
-    return all(
-        n <= FAR * other and other <= FAR * n
-        for symbol, n in reference_of(sizes).items()
-        for other in (reference[symbol],)
-    )
-
-
 def shared_by(task: Task, options: Options) -> SizedPlans | None:
     """What is kept for all sizes of a task, if it is one of many."""
     if task.sizing is None:
@@ -243,16 +129,16 @@ def planned(
     assert task.sizing is not None
     sizes = task.sizing.sizes
     plan = plans.find(sizes)
-    if plan is None and task.fragment and len(plans.plans) == PLANS:
-        plans.refused = "each plan is for few sizes"
-        return None
+    if task.fragment and not (plan is not None and plan.believed(sizes)):
+        if not plans.is_worth(plan):
+            return None
+        plans.spent += WITH_EXTENTS + 1 if plan is None else 1
     if plan is None:
         fresh = sized_plan(task, options, sizes, reference_of(sizes), load)
         if isinstance(fresh, str):
             plans.refused = fresh
             return None
         if task.fragment and not foretold(task, options, fresh, odd(fresh, sizes), load):
-            plans.refused = "a plan for many sizes is not what one for a single size is"
             return None
         plans.add(fresh)
         return fresh.at(sizes)
