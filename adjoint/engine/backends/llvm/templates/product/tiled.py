@@ -73,6 +73,7 @@ SMALL = 4096  # elements that are all there is, up to which columns that lie rig
 MEETING = 2048  # bytes: rows a multiple of it apart share sets of the nearest cache
 USED_MEETING, USED = 96, 384  # columns from which on such rows, and others, are put in panels
 SIDE = 64  # depth up to which rows that lie side by side are not copied
+SPAN = 1 << 16  # bytes of memory in which they lie, up to which twice that depth is not
 THIN = 8  # columns up to which sums go along the depth
 MANY = 64  # rows from which on it is worth a launch to have them do so
 LARGE = 1 << 20  # bytes of a matrix from which on one row goes along its rows
@@ -515,7 +516,9 @@ def panels_to_copy(p: TiledProduct, tile: Tile) -> tuple[bool, bool]:
     """Whether rows of A are worth to be put in panels (Note [tall tiles])."""
     m, n, k = map(typical, p.sizes)
     if not p.a.rows_lie:
-        return not p.a.turned.rows_lie or k > SIDE, False
+        span = k * typical(p.a.column) * p.c.base.buffer.dtype.itemsize
+        near = k <= SIDE or (k <= 2 * SIDE and span <= SPAN)
+        return not (p.a.turned.rows_lie and near), False
     meet = typical(p.a.row) * p.c.base.buffer.dtype.itemsize % MEETING == 0
     return m >= 2 * tile.rows and n >= (USED_MEETING if meet else USED), False
 

@@ -14,6 +14,7 @@ Note [copied panels]
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from adjoint.engine.backends.llvm.ir.masked import masked_store
 from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
@@ -21,6 +22,7 @@ from adjoint.engine.backends.registers.vector import V, select, width
 
 AHEAD = 8  # rows that are asked for before they are copied: they may be far apart
 TOGETHER = 4  # vectors that are copied in a turn; a panel is no wider
+PAIR = 2  # vectors of most panels
 QUARTER = 16  # bytes
 NUMBERS = 10  # of the routine
 
@@ -41,9 +43,27 @@ class WideMove:
         w = self.w
         rows = self.along_p.eq(1)
         squares = self.along_q.eq(1) & (self.q_count >= self.square)
-        w.when(rows, self.copy)
+        pair = w.whole(PAIR * self.lanes)
+        alone = rows & self.wide.eq(pair) & self.p_count.eq(pair) & self.p_stop.eq(pair)
+        w.when(alone, self.copy_alone)
+        w.when(rows & ~alone, self.copy)
         w.when(squares & ~rows, lambda: self.each_panel(self.turn))
         w.when(~squares & ~rows, lambda: self.each_panel(self.single))
+
+    def copy_alone(self) -> None:
+        """The same of one whole panel of two vectors, as the heads of attention mostly are."""
+        w, kind = self.w, self.kind
+        offsets = [w.whole(i * self.lanes) for i in range(PAIR)]
+
+        def q_turn(q: V) -> None:
+            row = w.at(self.source, kind, q * self.along_q)
+            later = w.at(row, kind, self.along_q * AHEAD)
+            to = w.at(self.target, kind, q * self.step)
+            for offset in offsets:
+                w.prefetch(w.at(later, kind, offset), 0)
+                w.store(w.load(row, kind, offset, self.lanes), to, offset)
+
+        w.loop(0, self.q_count, q_turn)
 
     def copy(self) -> None:
         """p lies along memory on both sides (Note [copied panels])."""
@@ -65,10 +85,10 @@ class WideMove:
             held.append(self.below(rest - start, inside))
             kept.append(self.below(padded - start, inside))
 
-        def some(row: str, later: str, to: str, held: list[V], kept: list[V]) -> None:
-            for (source, target), mine, theirs in zip(places, held, kept, strict=True):
-                w.prefetch(w.at(later, kind, source), 0)
-                w.store_some(theirs, w.load_some(mine, kind, row, source), to, target)
+        def one(i: int, row: str, later: str, to: str, held: list[V], kept: list[V]) -> None:
+            source, target = places[i]
+            w.prefetch(w.at(later, kind, source), 0)
+            w.store_some(kept[i], w.load_some(held[i], kind, row, source), to, target)
 
         def q_turn(q: V) -> None:
             row = w.at(self.source, kind, q * self.along_q)
@@ -78,15 +98,15 @@ class WideMove:
             def turn(number: V) -> None:
                 start = number * stride
                 here = w.at(to, kind, number * jump)
-                some(w.at(row, kind, start), w.at(later, kind, start), here, whole, whole)
-
-            def last() -> None:
-                start = count * stride
-                here = w.at(to, kind, count * jump)
-                some(w.at(row, kind, start), w.at(later, kind, start), here, held, kept)
+                where = w.at(row, kind, start), w.at(later, kind, start), here
+                for i in range(TOGETHER):
+                    one(i, *where, whole, whole)
 
             w.loop(0, count, turn)
-            w.when(padded > 0, last)
+            start = count * stride
+            where = w.at(row, kind, start), w.at(later, kind, start), w.at(to, kind, count * jump)
+            for i, (source, _) in enumerate(places):
+                w.when(padded > source, partial(one, i, *where, held, kept))
 
         w.loop(0, self.q_count, q_turn)
 
