@@ -446,6 +446,27 @@ def test_results_lie_as_transposed_queries_do(
             q.grad = None
 
 
+@pytest.mark.parametrize("length", [5, 70])
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_lie_as_transposed_operands_do(length: int, causal: bool) -> None:
+    """So that `transpose` and `reshape` before attention hand them on without copies."""
+
+    def loss(x: ad.Tensor) -> tuple[ad.Tensor, list[ad.Tensor]]:
+        parts = [t.view(2, length, 4, 24).transpose(1, 2) for t in x.chunk(3, -1)]
+        out = F.scaled_dot_product_attention(*parts, is_causal=causal, scale=-0.3)
+        return out.sin().sum(), parts
+
+    x = ad.randn(2, length, 3 * 96, generator=ad.Generator().manual_seed(3), requires_grad=True)
+    total, parts = loss(x)
+    got = ad.autograd.grad(total, (x, *parts))
+    for g in got[1:]:
+        assert g.stride() == (length * 96, 24, 96, 1)
+    wide = x.detach().double().requires_grad_()
+    assert ad.allclose(got[0].double(), ad.autograd.grad(loss(wide)[0], wide)[0], atol=2e-5)
+    compiled = ad.compile(lambda x: ad.autograd.grad(loss(x)[0], x)[0])
+    assert ad.allclose(compiled(x), got[0], atol=2e-5)
+
+
 def test_layout_of_attention_pins_no_length() -> None:
     """One program serves several lengths, with transposed queries cut from one product."""
 

@@ -59,7 +59,11 @@ def _joint(
     cotangents = iter(
         ATTENTION_BACKWARD(query, key, value, lse, g, shift, *extras, needed=asked, **params)
     )
-    return [next(cotangents) if n else None for n in needed]
+    operands = (query, key, value)
+    return [
+        None if not n else next(cotangents) if i > 2 else lying_like(next(cotangents), operands[i])
+        for i, n in enumerate(needed)
+    ]
 
 
 def _flops(shapes: Sequence[Sequence[int]], out: Sequence[int]) -> int:
@@ -315,6 +319,12 @@ def scaled_dot_product_attention(
         out = out if q is query else out.flatten(-4, -3)
     strides = None if dropout_p else _query_strides(query, out)
     return out if strides is None else CLONE(out, strides=strides)
+
+
+def lying_like(g: Tensor, x: Tensor) -> Tensor:
+    """A cotangent that lies as its operand does, if that was transposed: back then is no copy."""
+    strides = _query_strides(x, g) if g.device.type == "cpu" else None
+    return g if strides is None else CLONE(g, strides=strides)
 
 
 def _query_strides(query: Tensor, out: Tensor) -> tuple[int, ...] | None:

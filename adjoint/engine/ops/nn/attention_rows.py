@@ -217,11 +217,12 @@ class Problem:
             if keep is not None:
                 total = total * keep
             moved = weights * (total - rows["shift"])  # the cotangent of the scores
-            query, scale = rows["query"], self.how.scale
+            # Scaled here, in registers: both products then write their results once.
+            query, scaled = rows["query"], moved * self.how.scale
             if needed[0]:
-                by_row.append((product(moved, self.key) * scale).sum_to_size(query.shape))
+                by_row.append(product(scaled, self.key).sum_to_size(query.shape))
             if needed[1]:
-                grad = product(moved.transpose(-2, -1), query * scale)
+                grad = product(scaled.transpose(-2, -1), query)
                 sums.append(grad.sum_to_size(self.key.shape))
             if any(needed[3:]):
                 mask = rows.get("mask", self.mask)
