@@ -7,13 +7,15 @@ call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
-from adjoint.engine.backends.registers.vector import Code, V
+from adjoint.engine.backends.registers.vector import Code, V, type_text
 
-Given: TypeAlias = "str | V | int | None"  # to a call: a pointer, a value, a number, null
+T = TypeVar("T", str, V)
+Given: TypeAlias = "str | V | bool | int | None"  # to a call: a pointer, a value, a number, null
 
 
 class ObjectFunction:
@@ -68,6 +70,7 @@ class ObjectFunction:
         self.code = Code()
         self.blocks = Blocks(self.code)
         self.owned: list[str] = []
+        self._reserved: list[str] = []
         self._ways_out: dict[str, Callable[[], object]] = {}
         self._taken: list[str] = []
 
@@ -82,7 +85,7 @@ class ObjectFunction:
 
     def number(self, name: str, *given: Given, kind: str = "i64") -> V:
         """What a function gives: a whole number."""
-        return self.code.value(self.code.let(self._call(kind, name, given)), kind, 1)
+        return self.code.value(self.code.let(self._call(type_text(kind, 1), name, given)), kind, 1)
 
     def truth(self, name: str, *given: Given) -> V:
         """What a function gives: whether something holds."""
@@ -96,8 +99,7 @@ class ObjectFunction:
         """What a function makes, owned from here on; where it makes nothing, a way out is taken."""
         new = self.call(name, *given)
         self.refuse(self.is_null(new), otherwise)
-        self.owned.append(new)
-        return new
+        return self.own(new)
 
     # -- objects --------------------------------------------------------------------------------
 
@@ -112,6 +114,10 @@ class ObjectFunction:
     def either(self, condition: V, yes: str, no: str) -> str:
         """One of two objects."""
         return self.code.let(f"select i1 {condition.ref}, ptr {yes}, ptr {no}")
+
+    def item(self, group: str, k: V | int) -> str:
+        """One of the items of a tuple, which owns it."""
+        return self.call("PyTuple_GetItem", group, k)
 
     def field(self, x: str, name: str) -> str:
         """What an object keeps in a field, by the names of `at`."""
@@ -129,16 +135,34 @@ class ObjectFunction:
         """Put a value into a field, in the place of another."""
         self.do("exchange", x, self.at[name], value)
 
-    def put(self, group: str, k: V, item: str) -> None:
-        """Put an item, which is owned here, into a new tuple, which owns it from here on."""
-        self.owned.remove(item)
-        self.number("PyTuple_SetItem", group, k, item, kind="i32")
+    def put(self, group: str, k: V | int, item: str) -> None:
+        """Put an item into a new tuple, which owns it from here on."""
+        self._put("PyTuple_SetItem", group, k, item)
+
+    def put_in_list(self, group: str, k: V | int, item: str) -> None:
+        """The same of a new list."""
+        self._put("PyList_SetItem", group, k, item)
+
+    def _put(self, function: str, group: str, k: V | int, item: str) -> None:
+        if item not in self.owned:
+            self.hold(item)
+        self.hand_on(item)
+        self.number(function, group, k, item, kind="i32")
 
     def hold(self, *objects: str) -> None:
         """Own objects of others, so that they stay while this function needs them."""
         for x in objects:
             self.do("Py_IncRef", x)
             self.owned.append(x)
+
+    def own(self, x: str) -> str:
+        """Own what a function gave that was looked at meanwhile."""
+        self.owned.append(x)
+        return x
+
+    def hand_on(self, x: str) -> None:
+        """Own an object no longer, because what is called next does."""
+        self.owned.remove(x)
 
     def let_go(self, *objects: str) -> None:
         """Own objects no longer."""
@@ -148,15 +172,52 @@ class ObjectFunction:
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def word(self, base: str, k: V) -> V:
+    def arguments(self, count: int) -> list[str]:
+        """The objects that Python calls the function with: its parameters are self, args, given."""
+        return [self.pointer("%args", k) for k in range(count)]
+
+    def listed(self, *objects: str) -> str:
+        """The address of objects that lie side by side, for as long as the function runs."""
+        at = f"%listed{len(self._reserved)}"
+        self._reserved.append(f"{at} = alloca [{len(objects)} x ptr]")
+        for k, x in enumerate(objects):
+            self.point(at, k, x)
+        return at
+
+    def pointer(self, base: str, k: V | int) -> str:
+        """One of the pointers that lie at an address."""
+        return self.code.let(f"load ptr, ptr {self.place('ptr', base, k)}")
+
+    def point(self, base: str, k: V | int, x: str) -> None:
+        """Put a pointer among those that lie at an address."""
+        self.code.lines.append(f"store ptr {x}, ptr {self.place('ptr', base, k)}")
+
+    def room(self, words: int) -> str:
+        """The address of so many words of the function's own."""
+        at = f"%room{len(self._reserved)}"
+        self._reserved.append(f"{at} = alloca [{words} x i64]")
+        return at
+
+    def place(self, kind: str, base: str, k: V | int) -> str:
+        """The address of one of the things of a kind that lie at another."""
+        return self.code.let(f"getelementptr {kind}, ptr {base}, {_argument(k)}")
+
+    def word(self, base: str, k: V | int, kind: str = "i64") -> V:
         """One of the whole numbers that lie at an address."""
-        at = self.code.let(f"getelementptr i64, ptr {base}, i64 {k.ref}")
-        return self.code.value(self.code.let(f"load i64, ptr {at}"), "i64", 1)
+        at = self.place(kind, base, k)
+        return self.code.value(self.code.let(f"load {kind}, ptr {at}"), kind, 1)
 
     def write(self, value: int, base: str, ahead: int) -> None:
         """Put a whole number so many bytes behind an address."""
-        at = self.code.let(f"getelementptr i8, ptr {base}, i64 {ahead}")
-        self.code.lines.append(f"store i64 {value}, ptr {at}")
+        self.code.lines.append(f"store i64 {value}, ptr {self.place('i8', base, ahead)}")
+
+    def whole(self, value: int) -> V:
+        """A whole number."""
+        return self.code.const(value, "i64")
+
+    def parameter(self, name: str, kind: str = "i64") -> V:
+        """A parameter that is a number."""
+        return self.code.value(f"%{name}", kind, 1)
 
     def as_number(self, address: str) -> V:
         """An address as a number."""
@@ -204,26 +265,79 @@ class ObjectFunction:
         self.owned = owned
         self.blocks.begin(after)
 
-    def each(self, count: V, body: Callable[[V], object]) -> None:
-        """Do `body(k)` for k in range(count)."""
+    def when(self, condition: V, body: Callable[[], object]) -> None:
+        """Do `body` where a condition holds; what is owned stays the same."""
+        self.blocks.when(condition.ref, body)
 
-        def turn(k: str, _: list[V]) -> tuple[()]:
-            body(self.code.value(k, "i64", 1))
-            return ()
+    def choose(
+        self, condition: V, yes: Callable[[], list[T]], no: Callable[[], list[T]]
+    ) -> list[T]:
+        """What one of two branches gives; each owns the same of it, under one name from then on."""
+        labels = [self.blocks.label(stem) for stem in ("yes", "no", "both")]
+        self.blocks.branch(condition.ref, labels[0], labels[1])
+        owned = list(self.owned)
+        given: list[list[T]] = []
+        ends, after = [], []
+        for label, body in zip(labels, (yes, no), strict=False):
+            self.owned = list(owned)
+            self.blocks.begin(label)
+            given.append(body())
+            ends.append(self.code.block)
+            self.blocks.go(labels[2])
+            self._rename(given[-1], [f"{labels[2]}.{k}" for k in range(len(given[-1]))])
+            after.append(sorted(self.owned))
+        if after[0] != after[1]:
+            raise RuntimeError(f"{self.name}: one branch owns {after[0]}, the other {after[1]}")
+        self.blocks.begin(labels[2])
+        out = []
+        for k, (a, b) in enumerate(zip(*given, strict=True)):
+            pair = f"[{_ref(a)}, %{ends[0]}], [{_ref(b)}, %{ends[1]}]"
+            out.append(_like(a, self.code.let(f"phi {_type(a)} {pair}")))
+            self._rename([f"{labels[2]}.{k}"], [_ref(out[-1])])
+        return out
 
-        self.blocks.loop("0", count.ref, 1, (), turn)
+    def each(self, count: V, body: Callable[..., list[T] | None], *carried: T) -> list[T]:
+        """Do `body(k, *carried)` for k in range(count), which gives what is carried on.
 
-    def tell(self, result: str | V | bool | None) -> None:
+        What is owned of it is another object in each turn.
+        """
+        blocks, code, before = self.blocks, self.code, self.code.block
+        ask, inside, after = (blocks.label(stem) for stem in ("next", "turn", "all"))
+        blocks.go(ask)
+        blocks.begin(ask)
+        at = len(code.lines)
+        code.lines += [""] * (1 + len(carried))
+        k = code.value(f"%k.{ask}", "i64", 1)
+        held = [_like(x, f"%x{n}.{ask}") for n, x in enumerate(carried)]
+        blocks.branch((k < count).ref, inside, after)
+        blocks.begin(inside)
+        names = [_ref(x) for x in held]
+        self._rename(carried, names)
+        new = body(k, *held) or []
+        self._rename(new, names)
+        more = k + 1
+        blocks.go(ask)
+        code.lines[at] = f"{k.ref} = phi i64 [0, %{before}], [{more.ref}, %{code.block}]"
+        for n, (x, first, then) in enumerate(zip(held, carried, new, strict=True), 1):
+            pair = f"[{_ref(first)}, %{before}], [{_ref(then)}, %{code.block}]"
+            code.lines[at + n] = f"{_ref(x)} = phi {_type(x)} {pair}"
+        blocks.begin(after)
+        return held
+
+    def _rename(self, things: Sequence[str | V], names: Sequence[str]) -> None:
+        """Have what is owned of some objects be owned by other names."""
+        for x, name in zip(things, names, strict=True):
+            if x in self.owned:
+                self.owned[self.owned.index(_ref(x))] = name
+
+    def tell(self, result: Given = None) -> None:
         """End with a result; an object is the caller's, whether it was owned or is new to it."""
         if isinstance(result, str) and result in self.owned:
             self.owned.remove(result)
         if self.owned:
             raise RuntimeError(f"{self.name}: ends while it owns {self.owned}. Let go of it first.")
-        if isinstance(result, bool):
-            text = str(result).lower()
-        else:
-            text = _argument(result).rpartition(" ")[2]
-        self.code.lines.append(f"ret {self.result} {text}")
+        text = "void" if self.result == "void" else f"{self.result} {_ref(result)}"
+        self.code.lines.append(f"ret {text}")
 
     def tell_held(self, result: str) -> None:
         """End with an object of somebody else's."""
@@ -238,12 +352,31 @@ class ObjectFunction:
                 written.add(label)
                 self.blocks.begin(label)
                 self._ways_out[label]()
-        given = ", ".join(f"ptr %{name}" for name in self.parameters)
-        body = "\n".join(["entry:", *self.code.lines])
+        given = ", ".join(
+            "{} %{}".format(*name.split()) if " " in name else f"ptr %{name}"
+            for name in self.parameters
+        )
+        body = "\n".join(["entry:", *self._reserved, *self.code.lines])
         return f"define {self.result} @{self.name}({given}) {{\n{body}\n}}"
 
 
-def _argument(x: Given) -> str:
+def _type(x: Given) -> str:
     if isinstance(x, V):
-        return f"{x.type} {x.ref}"
-    return f"i64 {x}" if isinstance(x, int) else f"ptr {x or 'null'}"
+        return x.type
+    return "i1" if isinstance(x, bool) else "i64" if isinstance(x, int) else "ptr"
+
+
+def _ref(x: Given) -> str:
+    """How a thing is written in the text."""
+    if isinstance(x, V):
+        return x.ref
+    return str(x).lower() if isinstance(x, bool) else str(x) if isinstance(x, int) else x or "null"
+
+
+def _argument(x: Given) -> str:
+    return f"{_type(x)} {_ref(x)}"
+
+
+def _like(x: T, ref: str) -> T:
+    """Another thing of the same type."""
+    return replace(x, ref=ref, number=None) if isinstance(x, V) else type(x)(ref)

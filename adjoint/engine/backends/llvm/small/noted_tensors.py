@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.llvm.ir.object_functions import ObjectFunction
 from adjoint.engine.backends.llvm.runtime.peeking import DTYPE, RANK, SAME_WORDS, SIZES
 from adjoint.engine.backends.llvm.small.comparing import FLOAT, INT, NDARRAY
 
@@ -57,178 +58,131 @@ define ptr @sizes_in(ptr %array) alwaysinline {{
 
 def tensors_text(at: dict[str, int], arrays: NotedArrays) -> str:
     """Functions of tensors: where their gradients go, windows on them, how their arrays lie."""
-    return f"""
-define ptr @held(ptr %x, i64 %at) alwaysinline {{
+    return "\n".join((
+        FIELDS, _is_tensor(), _edge_of(at), SAME_WORDS, _alike(), _is_among(),
+        _carried(at, arrays.type), _window_on(at), _same_window(at), arrays.layout,
+    ))  # fmt: skip
+
+
+# What is in a field; a value put there that somebody owns, or that this function's caller did.
+FIELDS = """
+define ptr @held(ptr %x, i64 %at) alwaysinline {
   %slot = getelementptr i8, ptr %x, i64 %at
   %value = load ptr, ptr %slot
   ret ptr %value
-}}
-define void @hold(ptr %x, i64 %at, ptr %value) alwaysinline {{
+}
+define void @hold(ptr %x, i64 %at, ptr %value) alwaysinline {
   call void @Py_IncRef(ptr %value)
   %slot = getelementptr i8, ptr %x, i64 %at
   store ptr %value, ptr %slot
   ret void
-}}
-define void @take(ptr %x, i64 %at, ptr %value) alwaysinline {{
+}
+define void @take(ptr %x, i64 %at, ptr %value) alwaysinline {
   %slot = getelementptr i8, ptr %x, i64 %at
   store ptr %value, ptr %slot
   ret void
-}}
-define i1 @is_tensor(ptr %x) {{
-entry:
-  %class = call ptr @class_of(ptr %x)
-  %exact = icmp eq ptr %class, @Tensor
-  br i1 %exact, label %yes, label %derived
-derived:
-  %sub = call i32 @PyType_IsSubtype(ptr %class, ptr @Tensor)
-  %is.sub = icmp ne i32 %sub, 0
-  ret i1 %is.sub
-yes:
-  ret i1 true
-}}
-define ptr @edge_of(ptr %x) {{
-entry:
-  %is.tensor = call i1 @is_tensor(ptr %x)
-  br i1 %is.tensor, label %tensor, label %number
-number:
-  %class = call ptr @class_of(ptr %x)
-  %is.float = call i1 @is_a(ptr %class, i64 {FLOAT})
-  %is.int = call i1 @is_a(ptr %class, i64 {INT})
-  %is.number = or i1 %is.float, %is.int
-  %is.nothing = icmp eq ptr %x, @nothing
-  %plain = or i1 %is.number, %is.nothing
-  br i1 %plain, label %none, label %unknown
-tensor:
-  %base = call ptr @held(ptr %x, i64 {at["tensor._base"]})
-  %own = icmp eq ptr %base, @nothing
-  br i1 %own, label %asked, label %view
-view:
-  %root = call ptr @PyTuple_GetItem(ptr %base, i64 0)
-  %then = call ptr @PyTuple_GetItem(ptr %base, i64 1)
-  %now = call ptr @held(ptr %root, i64 {at["tensor._node"]})
-  %current = icmp eq ptr %now, %then
-  br i1 %current, label %asked, label %unknown
-asked:
-  %needed = call ptr @held(ptr %x, i64 {at["tensor._requires_grad"]})
-  %is.needed = icmp eq ptr %needed, @true
-  br i1 %is.needed, label %follow, label %none
-follow:
-  %node = call ptr @held(ptr %x, i64 {at["tensor._node"]})
-  %number.of = call ptr @held(ptr %x, i64 {at["tensor._nr"]})
-  %is.leaf = icmp eq ptr %node, @nothing
-  %target = select i1 %is.leaf, ptr %x, ptr %node
-  %nr = select i1 %is.leaf, ptr @zero, ptr %number.of
-  call void @Py_IncRef(ptr %target)
-  call void @Py_IncRef(ptr %nr)
-  %pair = call ptr @PyTuple_New(i64 2)
-  %failed = icmp eq ptr %pair, null
-  br i1 %failed, label %drop, label %put
-drop:
-  call void @Py_DecRef(ptr %target)
-  call void @Py_DecRef(ptr %nr)
-  br label %unknown
-put:
-  %a = call i32 @PyTuple_SetItem(ptr %pair, i64 0, ptr %target)
-  %b = call i32 @PyTuple_SetItem(ptr %pair, i64 1, ptr %nr)
-  ret ptr %pair
-none:
-  call void @Py_IncRef(ptr @nothing)
-  ret ptr @nothing
-unknown:
-  ret ptr null
-}}
-{SAME_WORDS}
-define i1 @alike(ptr %one, ptr %other) {{
-entry:
-  %oneKind = call ptr @kind_in(ptr %one)
-  %otherKind = call ptr @kind_in(ptr %other)
-  %kind = icmp eq ptr %oneKind, %otherKind
-  %oneRank = call i64 @rank_in(ptr %one)
-  %otherRank = call i64 @rank_in(ptr %other)
-  %rank = icmp eq i64 %oneRank, %otherRank
-  %both = and i1 %kind, %rank
-  br i1 %both, label %sized, label %no
-sized:
-  %oneSizes = call ptr @sizes_in(ptr %one)
-  %otherSizes = call ptr @sizes_in(ptr %other)
-  %same = call i1 @same_words(ptr %oneSizes, ptr %otherSizes, i64 %oneRank)
-  ret i1 %same
-no:
-  ret i1 false
-}}
-define i1 @is_among(ptr %kind, ptr %listed) {{
-entry:
-  %count = load i64, ptr %listed
-  br label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %each]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %no
-each:
-  %kNext = add i64 %k, 1
-  %at = getelementptr ptr, ptr %listed, i64 %kNext
-  %known = load ptr, ptr %at
-  %it = icmp eq ptr %kind, %known
-  br i1 %it, label %yes, label %next
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
-define i32 @carried(ptr %x) {{
-entry:
-  %is.tensor = call i1 @is_tensor(ptr %x)
-  br i1 %is.tensor, label %look, label %unknown
-look:
-  %array = call ptr @held(ptr %x, i64 {at["tensor._array"]})
-  %class = call ptr @class_of(ptr %array)
-  %is.array = call i1 @is_a(ptr %class, i64 {arrays.type})
-  br i1 %is.array, label %typed, label %unknown
-typed:
-  %kind = call ptr @kind_in(ptr %array)
-  %carries = call i1 @is_among(ptr %kind, ptr @carrying)
-  br i1 %carries, label %yes, label %other
-other:
-  %silent = call i1 @is_among(ptr %kind, ptr @silent)
-  br i1 %silent, label %no, label %unknown
-yes:
-  ret i32 {CARRIES}
-no:
-  ret i32 {SILENT}
-unknown:
-  ret i32 {UNUSUAL}
-}}
-define ptr @window_on(ptr %array, ptr %storage, ptr %chain, ptr %base) {{
-entry:
-  call void @Py_IncRef(ptr %array)
-  call void @Py_IncRef(ptr %storage)
-  call void @Py_IncRef(ptr %chain)
-  call void @Py_IncRef(ptr %base)
-  %t = call ptr @object_new(ptr @Tensor, ptr @no_arguments, ptr null)
-  %failed = icmp eq ptr %t, null
-  br i1 %failed, label %refuse, label %fill
-refuse:
-  call void @Py_DecRef(ptr %array)
-  call void @Py_DecRef(ptr %storage)
-  call void @Py_DecRef(ptr %chain)
-  call void @Py_DecRef(ptr %base)
-  ret ptr null
-fill:
-  call void @take(ptr %t, i64 {at["tensor._array"]}, ptr %array)
-  call void @take(ptr %t, i64 {at["tensor._storage"]}, ptr %storage)
-  call void @take(ptr %t, i64 {at["tensor._chain"]}, ptr %chain)
-  call void @take(ptr %t, i64 {at["tensor._base"]}, ptr %base)
-  call void @hold(ptr %t, i64 {at["tensor._requires_grad"]}, ptr @false)
-  call void @hold(ptr %t, i64 {at["tensor._node"]}, ptr @nothing)
-  call void @hold(ptr %t, i64 {at["tensor._nr"]}, ptr @zero)
-  call void @hold(ptr %t, i64 {at["tensor._grad_meta"]}, ptr @nothing)
-  ret ptr %t
-}}
-define ptr @same_window(ptr %x) {{
-  %array = call ptr @held(ptr %x, i64 {at["tensor._array"]})
-  %storage = call ptr @held(ptr %x, i64 {at["tensor._storage"]})
-  %chain = call ptr @held(ptr %x, i64 {at["tensor._chain"]})
-  %t = call ptr @window_on(ptr %array, ptr %storage, ptr %chain, ptr @nothing)
-  ret ptr %t
-}}
-{arrays.layout}"""
+}"""
+
+
+def _is_tensor() -> str:
+    """Whether an object is a tensor, of whichever class."""
+    f = ObjectFunction("is_tensor", "x", result="i1")
+    kind = f.call("class_of", "%x")
+    f.end_where(f.same(kind, "@Tensor"), lambda: f.tell(True))
+    f.tell(f.number("PyType_IsSubtype", kind, "@Tensor", kind="i32").ne(0))
+    return f.text()
+
+
+def _edge_of(at: dict[str, int]) -> str:
+    """Where the gradient of an operand goes, None where it has none; null where Python knows."""
+    f = ObjectFunction("edge_of", "x", at=at)
+    unknown = f.way_out("unknown", lambda: f.tell(None))
+
+    def tell_of_number() -> None:
+        kind = f.call("class_of", "%x")
+        is_number = f.truth("is_a", kind, FLOAT) | f.truth("is_a", kind, INT)
+        f.check(is_number | f.same("%x", "@nothing"), unknown)
+        f.tell_held("@nothing")
+
+    f.end_where(~f.truth("is_tensor", "%x"), tell_of_number)
+    base = f.field("%x", "tensor._base")
+
+    def look_at_root() -> None:  # which may have been written to since it was looked at
+        now = f.field(f.item(base, 0), "tensor._node")
+        f.check(f.same(now, f.item(base, 1)), unknown)
+
+    f.when(~f.same(base, "@nothing"), look_at_root)
+    is_asked = f.same(f.field("%x", "tensor._requires_grad"), "@true")
+    f.end_where(~is_asked, lambda: f.tell_held("@nothing"))
+    node, number = f.field("%x", "tensor._node"), f.field("%x", "tensor._nr")
+    is_leaf = f.same(node, "@nothing")
+    target, number = f.either(is_leaf, "%x", node), f.either(is_leaf, "@zero", number)
+    f.hold(target, number)
+    pair = f.made("PyTuple_New", 2, otherwise=unknown)
+    f.put(pair, 0, target)
+    f.put(pair, 1, number)
+    f.tell(pair)
+    return f.text()
+
+
+def _alike() -> str:
+    """Whether two arrays have one dtype and one shape."""
+    f = ObjectFunction("alike", "one", "other", result="i1")
+    no = f.way_out("no", lambda: f.tell(False))
+    kinds = f.same(f.call("kind_in", "%one"), f.call("kind_in", "%other"))
+    rank = f.number("rank_in", "%one")
+    f.check(kinds & rank.eq(f.number("rank_in", "%other")), no)
+    sizes = f.call("sizes_in", "%one"), f.call("sizes_in", "%other")
+    f.tell(f.truth("same_words", *sizes, rank))
+    return f.text()
+
+
+def _is_among() -> str:
+    """Whether a dtype is among those listed: how many there are, and which."""
+    f = ObjectFunction("is_among", "kind", "listed", result="i1")
+    yes = f.way_out("yes", lambda: f.tell(True))
+    f.each(
+        f.word("%listed", 0),
+        lambda k: f.refuse(f.same("%kind", f.pointer("%listed", k + 1)), yes),
+    )
+    f.tell(False)
+    return f.text()
+
+
+def _carried(at: dict[str, int], arrays: int) -> str:
+    """What a result is to gradients."""
+    f = ObjectFunction("carried", "x", at=at, result="i32")
+    unknown = f.way_out("unknown", lambda: f.tell(UNUSUAL))
+    f.check(f.truth("is_tensor", "%x"), unknown)
+    array = f.field("%x", "tensor._array")
+    f.check(f.truth("is_a", f.call("class_of", array), arrays), unknown)
+    kind = f.call("kind_in", array)
+    f.end_where(f.truth("is_among", kind, "@carrying"), lambda: f.tell(CARRIES))
+    f.check(f.truth("is_among", kind, "@silent"), unknown)
+    f.tell(SILENT)
+    return f.text()
+
+
+def _window_on(at: dict[str, int]) -> str:
+    """A new tensor on an array and a storage, which nobody follows."""
+    given = ("array", "storage", "chain", "base")
+    f = ObjectFunction("window_on", *given, at=at)
+    f.hold(*[f"%{name}" for name in given])
+    refuse = f.way_out("refuse", lambda: f.tell(None))
+    out = f.made("object_new", "@Tensor", "@no_arguments", None, otherwise=refuse)
+    for name in given:
+        f.fill(out, f"tensor._{name}", f"%{name}")
+    f.fill(out, "tensor._requires_grad", "@false")
+    f.fill(out, "tensor._node", "@nothing")
+    f.fill(out, "tensor._nr", "@zero")
+    f.fill(out, "tensor._grad_meta", "@nothing")
+    f.tell(out)
+    return f.text()
+
+
+def _same_window(at: dict[str, int]) -> str:
+    """A new tensor on what another one shows."""
+    f = ObjectFunction("same_window", "x", at=at)
+    shown = [f.field("%x", f"tensor.{name}") for name in ("_array", "_storage", "_chain")]
+    f.tell(f.call("window_on", *shown, "@nothing"))
+    return f.text()

@@ -25,6 +25,7 @@ from adjoint.engine.autodiff.tape.tape_plan import (
     NOTED_SPECS,
     TapePlan,
 )
+from adjoint.engine.backends.llvm.ir.object_functions import ObjectFunction
 from adjoint.engine.backends.llvm.runtime.peeking import HEAD, slow_address
 from adjoint.engine.backends.llvm.small import calling, viewing
 from adjoint.engine.backends.llvm.small.comparing import TUPLE
@@ -37,6 +38,7 @@ from adjoint.engine.backends.llvm.small.noted_tensors import (
 )
 from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, REST, search
 from adjoint.engine.backends.llvm.small.viewing import DONE, RAISED, UNKNOWN
+from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.core.object_layout import slot_offset
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import NO_GRAD, Tensor
@@ -135,7 +137,13 @@ def calls_text() -> str:
 
 def text(at: dict[str, int], arrays: NotedArrays = ON_HOST) -> str:
     """The functions that put results on the tape, and make views."""
-    return f"""
+    return "\n".join((
+        OUTSIDE, tensors_text(at, arrays), _attached(), _noted_one(), _noted_all(), _placed_at(at),
+        _shared(), _differs(at, arrays.type), _noted(at), _note(), viewing.text(at, arrays.type),
+    ))  # fmt: skip
+
+
+OUTSIDE = """
 @nothing = external global i8
 @no_grad = external global i8
 @zero = external global i8
@@ -155,365 +163,255 @@ declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyList_New(i64)
 declare i32 @PyList_SetItem(ptr, i64, ptr)
+"""
 
-{tensors_text(at, arrays)}
-define i1 @attached(ptr %record, ptr %operands, ptr %params, ptr %out) {{
-entry:
-  %given = call ptr @PyTuple_New(i64 4)
-  %unmade = icmp eq ptr %given, null
-  br i1 %unmade, label %no, label %call
-call:
-  call void @Py_IncRef(ptr %record)
-  call void @Py_IncRef(ptr %operands)
-  call void @Py_IncRef(ptr %params)
-  call void @Py_IncRef(ptr %out)
-  %a = call i32 @PyTuple_SetItem(ptr %given, i64 0, ptr %record)
-  %b = call i32 @PyTuple_SetItem(ptr %given, i64 1, ptr %operands)
-  %c = call i32 @PyTuple_SetItem(ptr %given, i64 2, ptr %params)
-  %d = call i32 @PyTuple_SetItem(ptr %given, i64 3, ptr %out)
-  %done = call ptr @PyObject_Call(ptr @attach, ptr %given, ptr null)
-  call void @Py_DecRef(ptr %given)
-  %failed = icmp eq ptr %done, null
-  br i1 %failed, label %no, label %yes
-yes:
-  call void @Py_DecRef(ptr %done)
-  ret i1 true
-no:
-  ret i1 false
-}}
-define i32 @noted_one(ptr %plans, ptr %operands, ptr %params, ptr %out) {{
-  %outs = alloca ptr
-  store ptr %out, ptr %outs
-  %told = call i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %outs, i64 1)
-  ret i32 %told
-}}
-define i32 @noted_all(ptr %plans, ptr %operands, ptr %params, ptr %results) {{
-entry:
-  %outs = alloca [{NOTED_AT_MOST} x ptr]
-  %many = call i64 @PyTuple_Size(ptr %results)
-  %few = icmp ule i64 %many, {NOTED_AT_MOST}
-  %some = icmp ne i64 %many, 0
-  %fine = and i1 %few, %some
-  br i1 %fine, label %next, label %unlike
-unlike:
-  ret i32 {UNKNOWN}
-next:
-  %k = phi i64 [0, %entry], [%kNext, %each]
-  %more = icmp slt i64 %k, %many
-  br i1 %more, label %each, label %all
-each:
-  %out = call ptr @PyTuple_GetItem(ptr %results, i64 %k)
-  %outAt = getelementptr ptr, ptr %outs, i64 %k
-  store ptr %out, ptr %outAt
-  %kNext = add i64 %k, 1
-  br label %next
-all:
-  %told = call i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %outs, i64 %many)
-  ret i32 %told
-}}
-define void @placed_at(ptr %out, ptr %node, i64 %k) {{
-  %nr = call ptr @PyLong_FromLongLong(i64 %k)
-  %nodeBefore = call ptr @held(ptr %out, i64 {at["tensor._node"]})
-  %numberBefore = call ptr @held(ptr %out, i64 {at["tensor._nr"]})
-  %askedBefore = call ptr @held(ptr %out, i64 {at["tensor._requires_grad"]})
-  call void @hold(ptr %out, i64 {at["tensor._node"]}, ptr %node)
-  call void @take(ptr %out, i64 {at["tensor._nr"]}, ptr %nr)
-  call void @hold(ptr %out, i64 {at["tensor._requires_grad"]}, ptr @true)
-  call void @Py_DecRef(ptr %nodeBefore)
-  call void @Py_DecRef(ptr %numberBefore)
-  call void @Py_DecRef(ptr %askedBefore)
-  ret void
-}}
-define ptr @shared(ptr %numbers) {{
-entry:
-  %before = call ptr @PyDict_GetItemWithError(ptr @SHARED_VERSIONS, ptr %numbers)
-  %is.new = icmp eq ptr %before, null
-  br i1 %is.new, label %look, label %share
-share:
-  call void @Py_IncRef(ptr %before)
-  call void @Py_DecRef(ptr %numbers)
-  ret ptr %before
-look:
-  call void @PyErr_Clear()
-  %many = call i64 @PyDict_Size(ptr @SHARED_VERSIONS)
-  %full = icmp sge i64 %many, {SHARED_AT_MOST}
-  br i1 %full, label %clear, label %put
-clear:
-  call void @PyDict_Clear(ptr @SHARED_VERSIONS)
-  br label %put
-put:
-  %set = call i32 @PyDict_SetItem(ptr @SHARED_VERSIONS, ptr %numbers, ptr %numbers)
-  %unset = icmp slt i32 %set, 0
-  br i1 %unset, label %forget, label %done
-forget:
-  call void @PyErr_Clear()
-  br label %done
-done:
-  ret ptr %numbers
-}}
-define i32 @noted(ptr %plans, ptr %operands, ptr %params, ptr %outs, i64 %many) {{
-entry:
-  %specsHeld = alloca ptr
-  %savedHeld = alloca ptr
-  %versionsHeld = alloca ptr
-  store ptr null, ptr %specsHeld
-  store ptr null, ptr %savedHeld
-  store ptr null, ptr %versionsHeld
-  %count = call i64 @PyTuple_Size(ptr %operands)
-  %several = icmp ult i64 %count, {NOTED_AT_MOST + 1}
-  br i1 %several, label %begin, label %unlike
-unlike:
-  call void @PyErr_Clear()
-  ret i32 {UNKNOWN}
-begin:
-  %edges = call ptr @PyList_New(i64 %count)
-  %no.edges = icmp eq ptr %edges, null
-  br i1 %no.edges, label %unlike, label %nextEdge
-nextEdge:
-  %k = phi i64 [0, %begin], [%kNext, %putEdge]
-  %bits = phi i64 [1, %begin], [%bitsNext, %putEdge]
-  %moreEdges = icmp slt i64 %k, %count
-  br i1 %moreEdges, label %eachEdge, label %edged
-eachEdge:
-  %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %k)
-  %edge = call ptr @edge_of(ptr %x)
-  %no.edge = icmp eq ptr %edge, null
-  br i1 %no.edge, label %unknown, label %putEdge
-putEdge:
-  %e = call i32 @PyList_SetItem(ptr %edges, i64 %k, ptr %edge)
-  %followed = icmp ne ptr %edge, @nothing
-  %bit = zext i1 %followed to i64
-  %twice = shl i64 %bits, 1
-  %bitsNext = or i64 %twice, %bit
-  %kNext = add i64 %k, 1
-  br label %nextEdge
-edged:
-  %free = shl i64 1, %count
-  %none.followed = icmp eq i64 %bits, %free
-  br i1 %none.followed, label %nobody, label %find
-nobody:
-  call void @Py_DecRef(ptr %edges)
-  ret i32 {DONE}
-find:
-  %key = call ptr @PyLong_FromLongLong(i64 %bits)
-  %plan = call ptr @PyDict_GetItemWithError(ptr %plans, ptr %key)
-  call void @Py_DecRef(ptr %key)
-  %no.plan = icmp eq ptr %plan, null
-  %useless = icmp eq ptr %plan, @nothing
-  %unplanned = or i1 %no.plan, %useless
-  br i1 %unplanned, label %unknown, label %planned
-planned:
-  %noted = call ptr @held(ptr %plan, i64 {at["plan.noted"]})
-  %silent = icmp eq ptr %noted, @nothing
-  br i1 %silent, label %unknown, label %read
-read:
-  %wordsArray = call ptr @PyTuple_GetItem(ptr %noted, i64 0)
-  %nodeClass = call ptr @PyTuple_GetItem(ptr %noted, i64 1)
-  %words = call ptr @held(ptr %wordsArray, i64 {HEAD})
-  %outputsAt = getelementptr i64, ptr %words, i64 {NOTED_OUTPUTS}
-  %outputs = load i64, ptr %outputsAt
-  %as.many = icmp eq i64 %outputs, %many
-  br i1 %as.many, label %nextOut, label %unknown
-nextOut:
-  %o = phi i64 [0, %read], [%oNext, %eachOut]
-  %moreOuts = icmp slt i64 %o, %many
-  %oNext = add i64 %o, 1
-  br i1 %moreOuts, label %eachOut, label %specs
-eachOut:
-  %resultAt = getelementptr ptr, ptr %outs, i64 %o
-  %someResult = load ptr, ptr %resultAt
-  %usual = call i32 @carried(ptr %someResult)
-  %is.unusual = icmp eq i32 %usual, {UNUSUAL}
-  br i1 %is.unusual, label %unknown, label %nextOut
-specs:
-  %first = load ptr, ptr %outs
-  %outArray = call ptr @held(ptr %first, i64 {at["tensor._array"]})
-  %specsWord = getelementptr i64, ptr %words, i64 {NOTED_SPECS}
-  %wantsSpecs = load i64, ptr %specsWord
-  %wanted = icmp ne i64 %wantsSpecs, 0
-  br i1 %wanted, label %makeSpecs, label %check
-check:
-  %checksAt = getelementptr i64, ptr %words, i64 {NOTED_CHECKS}
-  %checks = load i64, ptr %checksAt
-  br label %nextCheck
-nextCheck:
-  %c = phi i64 [0, %check], [%cNext, %compare]
-  %moreChecks = icmp slt i64 %c, %checks
-  %cNext = add i64 %c, 1
-  br i1 %moreChecks, label %eachCheck, label %noSpecs
-eachCheck:
-  %positionAt = getelementptr i64, ptr %checksAt, i64 %cNext
-  %position = load i64, ptr %positionAt
-  %operand = call ptr @PyTuple_GetItem(ptr %operands, i64 %position)
-  %operandArray = call ptr @held(ptr %operand, i64 {at["tensor._array"]})
-  %operandClass = call ptr @class_of(ptr %operandArray)
-  %operandIsArray = call i1 @is_a(ptr %operandClass, i64 {arrays.type})
-  br i1 %operandIsArray, label %compare, label %unknown
-compare:
-  %like = call i1 @alike(ptr %operandArray, ptr %outArray)
-  br i1 %like, label %nextCheck, label %makeSpecs
-noSpecs:
-  call void @Py_IncRef(ptr @nothing)
-  store ptr @nothing, ptr %specsHeld
-  br label %save
-makeSpecs:
-  %given.specs = call ptr @PyTuple_New(i64 1)
-  %no.given = icmp eq ptr %given.specs, null
-  br i1 %no.given, label %unknown, label %callSpecs
-callSpecs:
-  call void @Py_IncRef(ptr %operands)
-  %s = call i32 @PyTuple_SetItem(ptr %given.specs, i64 0, ptr %operands)
-  %made = call ptr @PyObject_Call(ptr @specs_of, ptr %given.specs, ptr null)
-  call void @Py_DecRef(ptr %given.specs)
-  store ptr %made, ptr %specsHeld
-  %no.specs = icmp eq ptr %made, null
-  br i1 %no.specs, label %clean, label %save
-save:
-  %savesAt = getelementptr i64, ptr %words, i64 {NOTED_SAVES}
-  %saves = load i64, ptr %savesAt
-  %keeps.none = icmp eq i64 %saves, 0
-  br i1 %keeps.none, label %shareNone, label %makeLists
-shareNone:
-  call void @Py_IncRef(ptr @no_arguments)
-  call void @Py_IncRef(ptr @no_arguments)
-  store ptr @no_arguments, ptr %savedHeld
-  store ptr @no_arguments, ptr %versionsHeld
-  br label %make
-makeLists:
-  %saved = call ptr @PyList_New(i64 %saves)
-  %versions = call ptr @PyTuple_New(i64 %saves)
-  store ptr %saved, ptr %savedHeld
-  store ptr %versions, ptr %versionsHeld
-  %no.saved = icmp eq ptr %saved, null
-  %no.versions = icmp eq ptr %versions, null
-  %no.lists = or i1 %no.saved, %no.versions
-  br i1 %no.lists, label %unknown, label %nextSaved
-nextSaved:
-  %n = phi i64 [0, %makeLists], [%nNext, %version]
-  %moreSaved = icmp slt i64 %n, %saves
-  %nNext = add i64 %n, 1
-  br i1 %moreSaved, label %eachSaved, label %shareVersions
-eachSaved:
-  %codeAt = getelementptr i64, ptr %savesAt, i64 %nNext
-  %code = load i64, ptr %codeAt
-  %is.result = icmp slt i64 %code, 0
-  br i1 %is.result, label %result, label %given.operand
-result:
-  %which = sub i64 -1, %code
-  %savedOutAt = getelementptr ptr, ptr %outs, i64 %which
-  %savedOut = load ptr, ptr %savedOutAt
-  %window = call ptr @same_window(ptr %savedOut)
-  %no.window = icmp eq ptr %window, null
-  br i1 %no.window, label %unknown, label %keep
-given.operand:
-  %kept = call ptr @PyTuple_GetItem(ptr %operands, i64 %code)
-  call void @Py_IncRef(ptr %kept)
-  br label %keep
-keep:
-  %value = phi ptr [%window, %result], [%kept, %given.operand]
-  %v = call i32 @PyList_SetItem(ptr %saved, i64 %n, ptr %value)
-  %has.version = call i1 @is_tensor(ptr %value)
-  br i1 %has.version, label %look, label %version
-look:
-  %storage = call ptr @held(ptr %value, i64 {at["tensor._storage"]})
-  %writes = call ptr @held(ptr %storage, i64 {at["storage.version"]})
-  %written = call i64 @PyLong_AsLongLong(ptr %writes)
-  %inferred = icmp slt i64 %written, 0
-  br i1 %inferred, label %unknown, label %version
-version:
-  %now = phi ptr [@zero, %keep], [%writes, %look]
-  call void @Py_IncRef(ptr %now)
-  %w = call i32 @PyTuple_SetItem(ptr %versions, i64 %n, ptr %now)
-  br label %nextSaved
-shareVersions:
-  %shared = call ptr @shared(ptr %versions)
-  store ptr %shared, ptr %versionsHeld
-  br label %make
-make:
-  %node = call ptr @object_new(ptr %nodeClass, ptr @no_arguments, ptr null)
-  %no.node = icmp eq ptr %node, null
-  br i1 %no.node, label %unknown, label %count.on
-count.on:
-  %turn = call ptr @PyIter_Next(ptr @sequence)
-  %no.turn = icmp eq ptr %turn, null
-  br i1 %no.turn, label %drop, label %fill
-drop:
-  call void @Py_DecRef(ptr %node)
-  br label %unknown
-fill:
-  %howMany = call ptr @PyLong_FromLongLong(i64 %many)
-  %specsMade = load ptr, ptr %specsHeld
-  %savedMade = load ptr, ptr %savedHeld
-  %versionsMade = load ptr, ptr %versionsHeld
-  call void @take(ptr %node, i64 {at["node.edges"]}, ptr %edges)
-  call void @take(ptr %node, i64 {at["node.sequence"]}, ptr %turn)
-  call void @take(ptr %node, i64 {at["node.specs"]}, ptr %specsMade)
-  call void @take(ptr %node, i64 {at["node.saved"]}, ptr %savedMade)
-  call void @take(ptr %node, i64 {at["node.versions"]}, ptr %versionsMade)
-  call void @take(ptr %node, i64 {at["node.outputs"]}, ptr %howMany)
-  call void @hold(ptr %node, i64 {at["node.extra"]}, ptr @nothing)
-  call void @hold(ptr %node, i64 {at["node.plan"]}, ptr %plan)
-  call void @hold(ptr %node, i64 {at["node.params"]}, ptr %params)
-  call void @hold(ptr %node, i64 {at["node.out_specs"]}, ptr @nothing)
-  br label %nextPlace
-nextPlace:
-  %p = phi i64 [0, %fill], [%pNext, %eachPlace], [%pNext, %putPlace]
-  %morePlaces = icmp slt i64 %p, %many
-  %pNext = add i64 %p, 1
-  br i1 %morePlaces, label %eachPlace, label %placed.all
-eachPlace:
-  %placeAt = getelementptr ptr, ptr %outs, i64 %p
-  %out = load ptr, ptr %placeAt
-  %kindOfOut = call i32 @carried(ptr %out)
-  %carries = icmp eq i32 %kindOfOut, {CARRIES}
-  br i1 %carries, label %putPlace, label %nextPlace
-putPlace:
-  call void @placed_at(ptr %out, ptr %node, i64 %p)
-  br label %nextPlace
-placed.all:
-  call void @Py_DecRef(ptr %node)
-  ret i32 {DONE}
-unknown:
-  call void @PyErr_Clear()
-  br label %clean
-clean:
-  %told = phi i32 [{UNKNOWN}, %unknown], [{RAISED}, %callSpecs]
-  call void @Py_DecRef(ptr %edges)
-  %specsLeft = load ptr, ptr %specsHeld
-  %savedLeft = load ptr, ptr %savedHeld
-  %versionsLeft = load ptr, ptr %versionsHeld
-  call void @Py_DecRef(ptr %specsLeft)
-  call void @Py_DecRef(ptr %savedLeft)
-  call void @Py_DecRef(ptr %versionsLeft)
-  ret i32 %told
-}}
-define ptr @note(ptr %self, ptr %args, i64 %given) {{
-  %plans = load ptr, ptr %args
-  %operandsAt = getelementptr ptr, ptr %args, i64 1
-  %operands = load ptr, ptr %operandsAt
-  %paramsAt = getelementptr ptr, ptr %args, i64 2
-  %params = load ptr, ptr %paramsAt
-  %outAt = getelementptr ptr, ptr %args, i64 3
-  %out = load ptr, ptr %outAt
-  %class = call ptr @class_of(ptr %out)
-  %several = call i1 @is_a(ptr %class, i64 {TUPLE})
-  br i1 %several, label %all, label %one
-one:
-  %told.one = call i32 @noted_one(ptr %plans, ptr %operands, ptr %params, ptr %out)
-  br label %look
-all:
-  %told.all = call i32 @noted_all(ptr %plans, ptr %operands, ptr %params, ptr %out)
-  br label %look
-look:
-  %told = phi i32 [%told.one, %one], [%told.all, %all]
-  %raised = icmp eq i32 %told, {RAISED}
-  br i1 %raised, label %raise, label %tell
-raise:
-  ret ptr null
-tell:
-  %done = icmp eq i32 %told, {DONE}
-  %answer = select i1 %done, ptr @true, ptr @false
-  call void @Py_IncRef(ptr %answer)
-  ret ptr %answer
-}}
-{viewing.text(at, arrays.type)}"""
+
+def _attached() -> str:
+    """Have Python put a result on the tape; whether it raised nothing."""
+    given = ("record", "operands", "params", "out")
+    f = ObjectFunction("attached", *given, result="i1")
+    no = f.way_out("no", lambda: f.tell(False))
+    arguments = f.made("PyTuple_New", len(given), otherwise=no)
+    for k, name in enumerate(given):
+        f.put(arguments, k, f"%{name}")
+    done = f.made("PyObject_Call", "@attach", arguments, None, otherwise=no)
+    f.let_go(done, arguments)
+    f.tell(True)
+    return f.text()
+
+
+def _noted_one() -> str:
+    """The same as `noted` of one result."""
+    f = ObjectFunction("noted_one", "plans", "operands", "params", "out", result="i32")
+    given = ("%plans", "%operands", "%params", f.listed("%out"), 1)
+    f.tell(f.number("noted", *given, kind="i32"))
+    return f.text()
+
+
+def _noted_all() -> str:
+    """The same of a tuple of results."""
+    f = ObjectFunction("noted_all", "plans", "operands", "params", "results", result="i32")
+    unlike = f.way_out("unlike", lambda: f.tell(UNKNOWN))
+    many = f.number("PyTuple_Size", "%results")
+    f.check((many > 0) & (many <= NOTED_AT_MOST), unlike)
+    outs = f.room(NOTED_AT_MOST)
+    f.each(many, lambda k: f.point(outs, k, f.item("%results", k)))
+    f.tell(f.number("noted", "%plans", "%operands", "%params", outs, many, kind="i32"))
+    return f.text()
+
+
+def _placed_at(at: dict[str, int]) -> str:
+    """Make a tensor the result of a node, of this number."""
+    f = ObjectFunction("placed_at", "out", "node", "i64 k", at=at, result="void")
+    number = f.own(f.call("PyLong_FromLongLong", f.parameter("k")))
+    fields = ("tensor._node", "tensor._nr", "tensor._requires_grad")
+    before = [f.own(f.field("%out", name)) for name in fields]
+    for name, value in zip(fields, ("%node", number, "@true"), strict=True):
+        f.fill("%out", name, value)
+    f.let_go(*before)  # which may run anything, so the tensor is whole by now
+    f.tell()
+    return f.text()
+
+
+def _shared() -> str:
+    """The tuple that all nodes have for such versions; it owns what it is given."""
+    f = ObjectFunction("shared", "numbers")
+    f.own("%numbers")
+    before = f.call("PyDict_GetItemWithError", "@SHARED_VERSIONS", "%numbers")
+
+    def tell_known() -> None:
+        f.hold(before)
+        f.let_go("%numbers")
+        f.tell(before)
+
+    f.end_where(~f.is_null(before), tell_known)
+    f.do("PyErr_Clear")
+    is_full = f.number("PyDict_Size", "@SHARED_VERSIONS") >= SHARED_AT_MOST
+    f.when(is_full, lambda: f.do("PyDict_Clear", "@SHARED_VERSIONS"))
+    pair = ("%numbers", "%numbers")
+    unset = f.number("PyDict_SetItem", "@SHARED_VERSIONS", *pair, kind="i32") < 0
+    f.when(unset, lambda: f.do("PyErr_Clear"))
+    f.tell("%numbers")
+    return f.text()
+
+
+SAME, OTHER, NO_ARRAY = range(3)  # what `@differs` tells
+
+
+def _differs(at: dict[str, int], arrays: int) -> str:
+    """Whether one of the operands that a plan checks is not like the result."""
+    f = ObjectFunction("differs", "words", "operands", "out", at=at, result="i32")
+    other = f.way_out("other", lambda: f.tell(OTHER))
+    no_array = f.way_out("no_array", lambda: f.tell(NO_ARRAY))
+    f.refuse(f.word("%words", NOTED_SPECS).ne(0), other)
+    array = f.field("%out", "tensor._array")
+    checks = f.place("i64", "%words", NOTED_CHECKS)
+
+    def check(k: V) -> None:
+        operand = f.field(f.item("%operands", f.word(checks, k + 1)), "tensor._array")
+        f.check(f.truth("is_a", f.call("class_of", operand), arrays), no_array)
+        f.check(f.truth("alike", operand, array), other)
+
+    f.each(f.word(checks, 0), check)
+    f.tell(SAME)
+    return f.text()
+
+
+def _noted(at: dict[str, int]) -> str:
+    """Put results on the tape by a plan's words; DONE too where nobody follows an operand."""
+    f = ObjectFunction(
+        "noted", "plans", "operands", "params", "outs", "i64 many", at=at, result="i32"
+    )
+
+    def forget() -> None:
+        f.do("PyErr_Clear")
+        f.tell(UNKNOWN)
+
+    unknown = f.way_out("unknown", forget)
+    raised = f.way_out("raised", lambda: f.tell(RAISED))
+    many = f.parameter("many")
+    edges, bits = _edges(f, unknown)
+    plan = _plan(f, bits, unknown)
+    noted = f.field(plan, "plan.noted")
+    f.refuse(f.same(noted, "@nothing"), unknown)
+    words = f.call("held", f.item(noted, 0), HEAD)
+    f.check(f.word(words, NOTED_OUTPUTS).eq(many), unknown)
+
+    def check_usual(k: V) -> None:
+        kind = f.number("carried", f.pointer("%outs", k), kind="i32")
+        f.refuse(kind.eq(UNUSUAL), unknown)
+
+    f.each(many, check_usual)
+    specs = _specs(f, words, unknown, raised)
+    saved, versions = _saved(f, f.place("i64", words, NOTED_SAVES), unknown)
+    node = f.made("object_new", f.item(noted, 1), "@no_arguments", None, otherwise=unknown)
+    turn = f.made("PyIter_Next", "@sequence", otherwise=unknown)
+    outputs = f.own(f.call("PyLong_FromLongLong", many))
+    for name, value in (
+        ("edges", edges), ("sequence", turn), ("specs", specs), ("saved", saved),
+        ("versions", versions), ("outputs", outputs), ("extra", "@nothing"), ("plan", plan),
+        ("params", "%params"), ("out_specs", "@nothing"),
+    ):  # fmt: skip
+        f.fill(node, f"node.{name}", value)
+
+    def place(k: V) -> None:
+        out = f.pointer("%outs", k)
+        carries = f.number("carried", out, kind="i32").eq(CARRIES)
+        f.when(carries, lambda: f.do("placed_at", out, node, k))
+
+    f.each(many, place)
+    f.let_go(node)
+    f.tell(DONE)
+    return f.text()
+
+
+def _edges(f: ObjectFunction, unknown: str) -> tuple[str, V]:
+    """Where gradients of operands go, and which of them go anywhere: a bit for each, after a one.
+
+    Where none does, the function has nothing left to do.
+    """
+    count = f.number("PyTuple_Size", "%operands")
+    f.check((count >= 0) & (count <= NOTED_AT_MOST), unknown)
+    edges = f.made("PyList_New", count, otherwise=unknown)
+
+    def put(k: V, bits: V) -> list[V]:
+        edge = f.made("edge_of", f.item("%operands", k), otherwise=unknown)
+        f.put_in_list(edges, k, edge)
+        return [(bits << 1) | (~f.same(edge, "@nothing")).convert("i64")]
+
+    (bits,) = f.each(count, put, f.whole(1))
+
+    def tell_done() -> None:
+        f.let_go(edges)
+        f.tell(DONE)
+
+    f.end_where(bits.eq(f.whole(1) << count), tell_done)
+    return edges, bits
+
+
+def _plan(f: ObjectFunction, bits: V, unknown: str) -> str:
+    """The plan for such operands."""
+    key = f.made("PyLong_FromLongLong", bits, otherwise=unknown)
+    plan = f.call("PyDict_GetItemWithError", "%plans", key)
+    f.let_go(key)
+    f.refuse(f.is_null(plan) | f.same(plan, "@nothing"), unknown)
+    return plan
+
+
+def _specs(f: ObjectFunction, words: str, unknown: str, raised: str) -> str:
+    """Specs of the operands; None where each is like the result."""
+    told = f.number("differs", words, "%operands", f.pointer("%outs", 0), kind="i32")
+    f.refuse(told.eq(NO_ARRAY), unknown)
+
+    def none() -> list[str]:
+        f.hold("@nothing")
+        return ["@nothing"]
+
+    def asked() -> list[str]:
+        given = f.made("PyTuple_New", 1, otherwise=unknown)
+        f.put(given, 0, "%operands")
+        specs = f.call("PyObject_Call", "@specs_of", given, None)
+        f.let_go(given)
+        f.refuse(f.is_null(specs), raised)
+        return [f.own(specs)]
+
+    (specs,) = f.choose(told.eq(SAME), none, asked)
+    return specs
+
+
+def _saved(f: ObjectFunction, saves: str, unknown: str) -> list[str]:
+    """What a node saves, and the versions of that."""
+    count = f.word(saves, 0)
+
+    def nothing() -> list[str]:
+        f.hold("@no_arguments", "@no_arguments")
+        return ["@no_arguments", "@no_arguments"]
+
+    def all_of_it() -> list[str]:
+        saved = f.made("PyList_New", count, otherwise=unknown)
+        versions = f.made("PyTuple_New", count, otherwise=unknown)
+        f.each(count, lambda k: _save(f, f.word(saves, k + 1), k, saved, versions, unknown))
+        f.hand_on(versions)
+        return [saved, f.own(f.call("shared", versions))]
+
+    return f.choose(count.eq(0), nothing, all_of_it)
+
+
+def _save(f: ObjectFunction, code: V, k: V, saved: str, versions: str, unknown: str) -> None:
+    """Put an operand, or a window on a result, among what is saved, and its version beside it."""
+
+    def result() -> list[str]:
+        out = f.pointer("%outs", f.whole(-1) - code)
+        return [f.made("same_window", out, otherwise=unknown)]
+
+    def operand() -> list[str]:
+        x = f.item("%operands", code)
+        f.hold(x)
+        return [x]
+
+    (value,) = f.choose(code < 0, result, operand)
+    f.put_in_list(saved, k, value)
+
+    def version() -> list[str]:
+        writes = f.field(f.field(value, "tensor._storage"), "storage.version")
+        f.refuse(f.number("PyLong_AsLongLong", writes) < 0, unknown)  # an inference tensor's
+        return [writes]
+
+    (now,) = f.choose(f.truth("is_tensor", value), version, lambda: ["@zero"])
+    f.put(versions, k, now)
+
+
+def _note() -> str:
+    """What Python calls: put a result, or several, on the tape; whether that is done."""
+    f = ObjectFunction("note", "self", "args", "i64 given")
+    raised = f.way_out("raised", lambda: f.tell(None))
+    given = f.arguments(4)
+    several = f.truth("is_a", f.call("class_of", given[-1]), TUPLE)
+    (told,) = f.choose(
+        several,
+        lambda: [f.number("noted_all", *given, kind="i32")],
+        lambda: [f.number("noted_one", *given, kind="i32")],
+    )
+    f.refuse(told.eq(RAISED), raised)
+    f.tell_held(f.either(told.eq(DONE), "@true", "@false"))
+    return f.text()

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import sys
 
+from adjoint.engine.backends.llvm.ir.object_functions import ObjectFunction
 from adjoint.engine.backends.llvm.small.comparing import INT, OBJECT, TENSOR
 from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, search
 from adjoint.engine.backends.llvm.small.viewing import RAISED, UNKNOWN
+from adjoint.engine.backends.registers.vector import V
 
 # The parts of a step: a record, its operands, its parameters, and which of its results are given.
 RECORD, SOURCES, PARAMS, PICKS = range(4)
@@ -30,186 +32,109 @@ def symbols() -> dict[str, int]:
 
 def text() -> str:
     """The functions."""
-    return f"""
-@record_small = external global i8
-@record_tape = external global i8
-define i1 @followed_as(ptr %program, ptr %operands) {{
-entry:
-  %wanted = call ptr @words_of(ptr %program, i64 1)
-  %count = load i64, ptr %wanted
-  %pattern = call ptr @PyTuple_GetItem(ptr %program, i64 5)
-  %asked = call i64 @PyLong_AsLongLong(ptr %pattern)
-  br label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %tensor]
-  %bits = phi i64 [1, %entry], [%bits, %each], [%bitsNext, %tensor]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %done
-each:
-  %kNext = add i64 %k, 1
-  %own = call ptr @operand_in(ptr %wanted, i64 %k)
-  %slot = load i64, ptr %own
-  %rankAt = getelementptr i64, ptr %own, i64 3
-  %rank = load i64, ptr %rankAt
-  %is.literal = icmp eq i64 %slot, 0
-  %is.object = icmp eq i64 %rank, {OBJECT}
-  %is.none = or i1 %is.literal, %is.object
-  br i1 %is.none, label %next, label %tensor
-tensor:
-  %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %k)
-  %free = call i1 @is_free(ptr %x, i1 false)
-  %followed = xor i1 %free, true
-  %bit = zext i1 %followed to i64
-  %twice = shl i64 %bits, 1
-  %bitsNext = or i64 %twice, %bit
-  br label %next
-done:
-  %same = icmp eq i64 %bits, %asked
-  ret i1 %same
-}}
-define ptr @given_by(ptr %sources, ptr %operands) {{
-entry:
-  %count = call i64 @PyTuple_Size(ptr %sources)
-  %given = call ptr @PyTuple_New(i64 %count)
-  %unmade = icmp eq ptr %given, null
-  br i1 %unmade, label %done, label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %put]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %done
-each:
-  %source = call ptr @PyTuple_GetItem(ptr %sources, i64 %k)
-  %flag = call ptr @PyTuple_GetItem(ptr %source, i64 0)
-  %value = call ptr @PyTuple_GetItem(ptr %source, i64 1)
-  %is.operand = icmp eq ptr %flag, @true
-  br i1 %is.operand, label %operand, label %put
-operand:
-  %place = call i64 @PyLong_AsLongLong(ptr %value)
-  %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %place)
-  br label %put
-put:
-  %item = phi ptr [%value, %each], [%x, %operand]
-  call void @Py_IncRef(ptr %item)
-  %set = call i32 @PyTuple_SetItem(ptr %given, i64 %k, ptr %item)
-  %kNext = add i64 %k, 1
-  br label %next
-done:
-  ret ptr %given
-}}
-define ptr @picked(ptr %results, ptr %picks) {{
-entry:
-  %class = call ptr @class_of(ptr %picks)
-  %is.one = call i1 @is_a(ptr %class, i64 {INT})
-  br i1 %is.one, label %one, label %several
-one:
-  %which = call i64 @PyLong_AsLongLong(ptr %picks)
-  %result = call ptr @PyTuple_GetItem(ptr %results, i64 %which)
-  call void @Py_IncRef(ptr %result)
-  ret ptr %result
-several:
-  %count = call i64 @PyTuple_Size(ptr %picks)
-  %out = call ptr @PyTuple_New(i64 %count)
-  %unmade = icmp eq ptr %out, null
-  br i1 %unmade, label %done, label %next
-next:
-  %k = phi i64 [0, %several], [%kNext, %each]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %done
-each:
-  %number = call ptr @PyTuple_GetItem(ptr %picks, i64 %k)
-  %place = call i64 @PyLong_AsLongLong(ptr %number)
-  %item = call ptr @PyTuple_GetItem(ptr %results, i64 %place)
-  call void @Py_IncRef(ptr %item)
-  %set = call i32 @PyTuple_SetItem(ptr %out, i64 %k, ptr %item)
-  %kNext = add i64 %k, 1
-  br label %next
-done:
-  ret ptr %out
-}}
-define i1 @is_attached(ptr %record, ptr %given, ptr %params, ptr %plans, ptr %results) {{
-entry:
-  %many = call i64 @PyTuple_Size(ptr %results)
-  %is.one = icmp eq i64 %many, 1
-  br i1 %is.one, label %one, label %note
-one:
-  %single = call ptr @PyTuple_GetItem(ptr %results, i64 0)
-  br label %ask
-note:
-  %told = call i32 @noted_all(ptr %plans, ptr %given, ptr %params, ptr %results)
-  switch i32 %told, label %yes [ i32 {UNKNOWN}, label %ask i32 {RAISED}, label %no ]
-ask:
-  %out = phi ptr [%single, %one], [%results, %note]
-  %fine = call i1 @attached(ptr %record, ptr %given, ptr %params, ptr %out)
-  br i1 %fine, label %yes, label %no
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
-define ptr @done_as(ptr %step, ptr %operands) {{
-entry:
-  %asked = alloca [4 x ptr]
-  %record = call ptr @PyTuple_GetItem(ptr %step, i64 {RECORD})
-  %sources = call ptr @PyTuple_GetItem(ptr %step, i64 {SOURCES})
-  %params = call ptr @PyTuple_GetItem(ptr %step, i64 {PARAMS})
-  %picks = call ptr @PyTuple_GetItem(ptr %step, i64 {PICKS})
-  %given = call ptr @given_by(ptr %sources, ptr %operands)
-  %no.given = icmp eq ptr %given, null
-  br i1 %no.given, label %refuse, label %programs
-refuse:
-  ret ptr null
-programs:
-  %listed = call ptr @PyObject_GetAttr(ptr %record, ptr @record_small)
-  %no.programs = icmp eq ptr %listed, null
-  br i1 %no.programs, label %drop.given, label %plan
-drop.given:
-  call void @Py_DecRef(ptr %given)
-  br label %refuse
-plan:
-  %plans = call ptr @PyObject_GetAttr(ptr %record, ptr @record_tape)
-  %no.plans = icmp eq ptr %plans, null
-  br i1 %no.plans, label %drop.programs, label %meet
-drop.programs:
-  call void @Py_DecRef(ptr %listed)
-  br label %drop.given
-meet:
-  %givenAt = getelementptr ptr, ptr %asked, i64 1
-  %paramsAt = getelementptr ptr, ptr %asked, i64 2
-  %plansAt = getelementptr ptr, ptr %asked, i64 3
-  store ptr %listed, ptr %asked
-  store ptr %given, ptr %givenAt
-  store ptr %params, ptr %paramsAt
-  store ptr %plans, ptr %plansAt
-  %out = call ptr @meet_noted(ptr null, ptr %asked, i64 4)
-  call void @Py_DecRef(ptr %listed)
-  %wrong = icmp eq ptr %out, null
-  %unknown = icmp eq ptr %out, @nothing
-  %neither = or i1 %wrong, %unknown
-  br i1 %neither, label %hand, label %look
-look:
-  %class = call ptr @class_of(ptr %out)
-  %is.tensor = call i1 @is_a(ptr %class, i64 {TENSOR})
-  br i1 %is.tensor, label %hand, label %arrays
-arrays:
-  %results = call ptr @all_as_tensors(ptr %out)
-  %no.results = icmp eq ptr %results, null
-  br i1 %no.results, label %fail, label %attach
-attach:
-  %fine = call i1 @is_attached(ptr %record, ptr %given, ptr %params, ptr %plans, ptr %results)
-  br i1 %fine, label %pick, label %lose
-pick:
-  %all = call ptr @picked(ptr %results, ptr %picks)
-  call void @Py_DecRef(ptr %results)
-  br label %hand
-lose:
-  call void @Py_DecRef(ptr %results)
-  br label %fail
-fail:
-  br label %hand
-hand:
-  %found = phi ptr [%out, %meet], [%out, %look], [%all, %pick], [null, %fail]
-  call void @Py_DecRef(ptr %plans)
-  call void @Py_DecRef(ptr %given)
-  ret ptr %found
-}}
-{search("meet_taped", (OPERANDS, PARAMETERS, FOLLOWED), RUN)}"""
+    return "\n".join((
+        "@record_small = external global i8\n@record_tape = external global i8",
+        _followed_as(), _given_by(), _picked(), _is_attached(), _done_as(),
+        search("meet_taped", (OPERANDS, PARAMETERS, FOLLOWED), RUN),
+    ))  # fmt: skip
+
+
+def _followed_as() -> str:
+    """Whether the tape follows the operands that a program says: a bit for each, after a one."""
+    f = ObjectFunction("followed_as", "program", "operands", result="i1")
+    wanted = f.call("words_of", "%program", 1)
+    asked = f.number("PyLong_AsLongLong", f.item("%program", 5))
+
+    def look(k: V, bits: V) -> list[V]:
+        own = f.call("operand_in", wanted, k)
+        no_tensor = f.word(own, 0).eq(0) | f.word(own, 3).eq(OBJECT)
+
+        def with_bit() -> list[V]:
+            free = f.truth("is_free", f.item("%operands", k), False)
+            return [(bits << 1) | (~free).convert("i64")]
+
+        return f.choose(no_tensor, lambda: [bits], with_bit)
+
+    (bits,) = f.each(f.word(wanted, 0), look, f.whole(1))
+    f.tell(bits.eq(asked))
+    return f.text()
+
+
+def _given_by() -> str:
+    """The operation's operands: some of the call's, by their numbers, and values."""
+    f = ObjectFunction("given_by", "sources", "operands")
+    refuse = f.way_out("refuse", lambda: f.tell(None))
+    count = f.number("PyTuple_Size", "%sources")
+    given = f.made("PyTuple_New", count, otherwise=refuse)
+
+    def put(k: V) -> None:
+        source = f.item("%sources", k)
+        value = f.item(source, 1)
+
+        def operand() -> list[str]:
+            return [f.item("%operands", f.number("PyLong_AsLongLong", value))]
+
+        (x,) = f.choose(f.same(f.item(source, 0), "@true"), operand, lambda: [value])
+        f.put(given, k, x)
+
+    f.each(count, put)
+    f.tell(given)
+    return f.text()
+
+
+def _picked() -> str:
+    """The result of a number, or those of several."""
+    f = ObjectFunction("picked", "results", "picks")
+    refuse = f.way_out("refuse", lambda: f.tell(None))
+
+    def result(number: str) -> str:
+        return f.item("%results", f.number("PyLong_AsLongLong", number))
+
+    one = f.truth("is_a", f.call("class_of", "%picks"), INT)
+    f.end_where(one, lambda: f.tell_held(result("%picks")))
+    count = f.number("PyTuple_Size", "%picks")
+    out = f.made("PyTuple_New", count, otherwise=refuse)
+    f.each(count, lambda k: f.put(out, k, result(f.item("%picks", k))))
+    f.tell(out)
+    return f.text()
+
+
+def _is_attached() -> str:
+    """Put results on the tape; one alone, and what native code does not know, is Python's."""
+    given = ("record", "given", "params", "plans", "results")
+    f = ObjectFunction("is_attached", *given, result="i1")
+    one = f.number("PyTuple_Size", "%results").eq(1)
+
+    def tell(out: str) -> None:
+        f.tell(f.truth("attached", "%record", "%given", "%params", out))
+
+    f.end_where(one, lambda: tell(f.item("%results", 0)))
+    told = f.number("noted_all", "%plans", "%given", "%params", "%results", kind="i32")
+    f.end_where(told.eq(UNKNOWN), lambda: tell("%results"))
+    f.tell(told.ne(RAISED))
+    return f.text()
+
+
+def _done_as() -> str:
+    """What the operation gives; None where it has no program, null with an error."""
+    f = ObjectFunction("done_as", "step", "operands")
+    failed = f.way_out("failed", lambda: f.tell(None))
+    record, params = f.item("%step", RECORD), f.item("%step", PARAMS)
+    given = f.made("given_by", f.item("%step", SOURCES), "%operands", otherwise=failed)
+    programs = f.made("PyObject_GetAttr", record, "@record_small", otherwise=failed)
+    plans = f.made("PyObject_GetAttr", record, "@record_tape", otherwise=failed)
+    out = f.call("meet_noted", None, f.listed(programs, given, params, plans), 4)
+    f.let_go(programs)
+
+    def hand_on() -> None:
+        f.let_go(plans, given)
+        f.tell(out)
+
+    f.end_where(f.is_null(out) | f.same(out, "@nothing"), hand_on)
+    f.end_where(f.truth("is_a", f.call("class_of", out), TENSOR), hand_on)
+    results = f.made("all_as_tensors", out, otherwise=failed)  # which owns the arrays
+    f.check(f.truth("is_attached", record, given, params, plans, results), failed)
+    picked = f.own(f.call("picked", results, f.item("%step", PICKS)))
+    f.let_go(results, plans, given)
+    f.tell(picked)
+    return f.text()

@@ -26,8 +26,11 @@ import numpy as np
 from numpy import ndarray
 
 from adjoint.engine.backends.array.executor import find_kernel
+from adjoint.engine.backends.llvm.ir.object_functions import ObjectFunction
 from adjoint.engine.backends.llvm.runtime.peeking import DTYPE, HEAD, slow_address
 from adjoint.engine.backends.llvm.small.comparing import TUPLE
+from adjoint.engine.backends.llvm.small.searching import SLOTS
+from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.core.object_layout import word_at
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.tensor.tensor import LONG
@@ -48,134 +51,70 @@ def text(at: dict[str, int], arrays: int) -> str:
 
     Views are arrays of the class at this place among the words of the world.
     """
-    return f"""
-define ptr @chained(ptr %chain, ptr %record, ptr %params) {{
-entry:
-  %count = call i64 @PyTuple_Size(ptr %chain)
-  %more.links = add i64 %count, 1
-  %long = icmp sge i64 %more.links, {LONG}
-  br i1 %long, label %refuse, label %begin
-refuse:
-  ret ptr null
-begin:
-  call void @Py_IncRef(ptr %chain)
-  %link = call ptr @PyTuple_New(i64 2)
-  %links = call ptr @PyTuple_New(i64 %more.links)
-  %no.link = icmp eq ptr %link, null
-  %no.links = icmp eq ptr %links, null
-  %failed = or i1 %no.link, %no.links
-  br i1 %failed, label %drop, label %fill
-drop:
-  call void @Py_DecRef(ptr %chain)
-  call void @Py_DecRef(ptr %link)
-  call void @Py_DecRef(ptr %links)
-  br label %refuse
-fill:
-  call void @Py_IncRef(ptr %record)
-  call void @Py_IncRef(ptr %params)
-  %a = call i32 @PyTuple_SetItem(ptr %link, i64 0, ptr %record)
-  %b = call i32 @PyTuple_SetItem(ptr %link, i64 1, ptr %params)
-  br label %next
-next:
-  %k = phi i64 [0, %fill], [%kNext, %each]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %last
-each:
-  %item = call ptr @PyTuple_GetItem(ptr %chain, i64 %k)
-  call void @Py_IncRef(ptr %item)
-  %c = call i32 @PyTuple_SetItem(ptr %links, i64 %k, ptr %item)
-  %kNext = add i64 %k, 1
-  br label %next
-last:
-  %d = call i32 @PyTuple_SetItem(ptr %links, i64 %count, ptr %link)
-  call void @Py_DecRef(ptr %chain)
-  ret ptr %links
-}}
-define ptr @show(ptr %self, ptr %args, i64 %given) {{
-entry:
-  %source = load ptr, ptr %args
-  %arrayAt = getelementptr ptr, ptr %args, i64 1
-  %array = load ptr, ptr %arrayAt
-  %recordAt = getelementptr ptr, ptr %args, i64 2
-  %record = load ptr, ptr %recordAt
-  %paramsAt = getelementptr ptr, ptr %args, i64 3
-  %params = load ptr, ptr %paramsAt
-  %plansAt = getelementptr ptr, ptr %args, i64 4
-  %plans = load ptr, ptr %plansAt
-  %is.tensor = call i1 @is_tensor(ptr %source)
-  %arrayClass = call ptr @class_of(ptr %array)
-  %is.array = call i1 @is_a(ptr %arrayClass, i64 {arrays})
-  %known = and i1 %is.tensor, %is.array
-  br i1 %known, label %begin, label %unlike
-unlike:
-  call void @PyErr_Clear()
-  call void @Py_IncRef(ptr @nothing)
-  ret ptr @nothing
-begin:
-  %followed = icmp ne ptr %plans, @nothing
-  %base = call ptr @held(ptr %source, i64 {at["tensor._base"]})
-  %own = icmp eq ptr %base, @nothing
-  br i1 %own, label %rooted, label %view
-view:
-  %first = call ptr @PyTuple_GetItem(ptr %base, i64 0)
-  %then = call ptr @PyTuple_GetItem(ptr %base, i64 1)
-  %above = call ptr @held(ptr %first, i64 {at["tensor._base"]})
-  %is.root = icmp eq ptr %above, @nothing
-  br i1 %is.root, label %rooted, label %unlike
-rooted:
-  %root = phi ptr [%source, %begin], [%first, %view]
-  %marked = phi ptr [@nothing, %begin], [%then, %view]
-  %node.now = call ptr @held(ptr %root, i64 {at["tensor._node"]})
-  %unmarked = icmp ne ptr %marked, @no_grad
-  %on = and i1 %followed, %unmarked
-  %mark = select i1 %on, ptr %node.now, ptr @no_grad
-  call void @Py_IncRef(ptr %root)
-  call void @Py_IncRef(ptr %mark)
-  %of = call ptr @PyTuple_New(i64 2)
-  %no.of = icmp eq ptr %of, null
-  br i1 %no.of, label %unheld, label %based
-unheld:
-  call void @Py_DecRef(ptr %root)
-  call void @Py_DecRef(ptr %mark)
-  br label %unlike
-based:
-  %a = call i32 @PyTuple_SetItem(ptr %of, i64 0, ptr %root)
-  %b = call i32 @PyTuple_SetItem(ptr %of, i64 1, ptr %mark)
-  %chain = call ptr @held(ptr %source, i64 {at["tensor._chain"]})
-  %links = call ptr @chained(ptr %chain, ptr %record, ptr %params)
-  %no.links = icmp eq ptr %links, null
-  br i1 %no.links, label %unbased, label %linked
-unbased:
-  call void @Py_DecRef(ptr %of)
-  br label %unlike
-linked:
-  %storage = call ptr @held(ptr %source, i64 {at["tensor._storage"]})
-  %t = call ptr @window_on(ptr %array, ptr %storage, ptr %links, ptr %of)
-  call void @Py_DecRef(ptr %links)
-  call void @Py_DecRef(ptr %of)
-  %no.t = icmp eq ptr %t, null
-  br i1 %no.t, label %unlike, label %made
-made:
-  br i1 %followed, label %follow, label %done
-done:
-  ret ptr %t
-follow:
-  %operands = call ptr @PyTuple_New(i64 1)
-  %no.operands = icmp eq ptr %operands, null
-  br i1 %no.operands, label %drop, label %put
-put:
-  call void @Py_IncRef(ptr %source)
-  %c = call i32 @PyTuple_SetItem(ptr %operands, i64 0, ptr %source)
-  %told = call i32 @noted_one(ptr %plans, ptr %operands, ptr %params, ptr %t)
-  call void @Py_DecRef(ptr %operands)
-  switch i32 %told, label %done [ i32 {UNKNOWN}, label %drop i32 {RAISED}, label %raise ]
-raise:
-  call void @Py_DecRef(ptr %t)
-  ret ptr null
-drop:
-  call void @Py_DecRef(ptr %t)
-  br label %unlike
-}}"""
+    return "\n".join((_chained(), _show(at, arrays)))
+
+
+def _chained() -> str:
+    """The links of a view of what has this chain; null where that would be many."""
+    f = ObjectFunction("chained", "chain", "record", "params")
+    refuse = f.way_out("refuse", lambda: f.tell(None))
+    count = f.number("PyTuple_Size", "%chain")
+    f.check(count + 1 < LONG, refuse)
+    f.hold("%chain")
+    link = f.made("PyTuple_New", 2, otherwise=refuse)
+    links = f.made("PyTuple_New", count + 1, otherwise=refuse)
+    f.put(link, 0, "%record")
+    f.put(link, 1, "%params")
+    f.each(count, lambda k: f.put(links, k, f.item("%chain", k)))
+    f.put(links, count, link)
+    f.let_go("%chain")
+    f.tell(links)
+    return f.text()
+
+
+def _show(at: dict[str, int], arrays: int) -> str:
+    """A tensor on an array that shows another tensor, on the tape where there are plans."""
+    f = ObjectFunction("show", "self", "args", "i64 given", at=at)
+
+    def leave() -> None:
+        f.do("PyErr_Clear")
+        f.tell_held("@nothing")
+
+    unlike = f.way_out("unlike", leave)
+    raised = f.way_out("raised", lambda: f.tell(None))
+    source, array, record, params, plans = f.arguments(5)
+    is_array = f.truth("is_a", f.call("class_of", array), arrays)
+    f.check(f.truth("is_tensor", source) & is_array, unlike)
+    followed = ~f.same(plans, "@nothing")
+    base = f.field(source, "tensor._base")
+
+    def of_view() -> list[str]:
+        first, then = f.item(base, 0), f.item(base, 1)
+        f.check(f.same(f.field(first, "tensor._base"), "@nothing"), unlike)
+        return [first, then]
+
+    root, marked = f.choose(f.same(base, "@nothing"), lambda: [source, "@nothing"], of_view)
+    on = followed & ~f.same(marked, "@no_grad")
+    mark = f.either(on, f.field(root, "tensor._node"), "@no_grad")
+    f.hold(root, mark)
+    of = f.made("PyTuple_New", 2, otherwise=unlike)
+    f.put(of, 0, root)
+    f.put(of, 1, mark)
+    chain = f.field(source, "tensor._chain")
+    links = f.made("chained", chain, record, params, otherwise=unlike)
+    view = f.call("window_on", array, f.field(source, "tensor._storage"), links, of)
+    f.let_go(links, of)
+    f.refuse(f.is_null(view), unlike)
+    f.end_where(~followed, lambda: f.tell(view))
+    f.own(view)
+    operands = f.made("PyTuple_New", 1, otherwise=unlike)
+    f.put(operands, 0, source)
+    told = f.number("noted_one", plans, operands, params, view, kind="i32")
+    f.let_go(operands)
+    f.refuse(told.eq(UNKNOWN), unlike)
+    f.refuse(told.eq(RAISED), raised)
+    f.tell(view)
+    return f.text()
 
 
 @cache
@@ -231,169 +170,114 @@ def shower(
 
 def followed_text() -> str:
     """The functions that show operands by words, after the others here and those of `calling`."""
-    return f"""
+    return "\n".join((DECLARED, _seen(), _follow(), _follow_of(), _show_views()))
+
+
+DECLARED = """
 @ndarray = external global i8
 declare ptr @new_array(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
-declare i32 @set_base(ptr, ptr)
-define ptr @seen(ptr %array, ptr %link) {{
-entry:
-  %told = call ptr @PyTuple_GetItem(ptr %link, i64 0)
-  %dtype = call ptr @PyTuple_GetItem(ptr %link, i64 1)
-  %words = call ptr @held(ptr %told, i64 {HEAD})
-  %rank = load i64, ptr %words
-  %aheadAt = getelementptr i64, ptr %words, i64 1
-  %ahead = load i64, ptr %aheadAt
-  %sizes = getelementptr i64, ptr %words, i64 2
-  %strides = getelementptr i64, ptr %sizes, i64 %rank
-  %begin = call ptr @held(ptr %array, i64 {HEAD})
-  %data = getelementptr i8, ptr %begin, i64 %ahead
-  %flagsAt = getelementptr i8, ptr %array, i64 {FLAGS}
-  %flags = load i32, ptr %flagsAt
-  %writeable = and i32 %flags, {WRITEABLE}
-  %short = trunc i64 %rank to i32
-  call void @Py_IncRef(ptr %dtype)
-  %made = call ptr @new_array(ptr @ndarray, ptr %dtype, i32 %short, ptr %sizes, ptr %strides,
-                              ptr %data, i32 %writeable, ptr null)
-  %unmade = icmp eq ptr %made, null
-  br i1 %unmade, label %refuse, label %base
-refuse:
-  ret ptr null
-base:
-  call void @Py_IncRef(ptr %array)
-  %set = call i32 @set_base(ptr %made, ptr %array)
-  %unset = icmp slt i32 %set, 0
-  br i1 %unset, label %drop, label %done
-drop:
-  call void @Py_DecRef(ptr %made)
-  br label %refuse
-done:
-  ret ptr %made
-}}
-define ptr @follow(ptr %source, ptr %first, ptr %links, ptr %taped) {{
-entry:
-  %given = alloca [5 x ptr]
-  %arrayAt = getelementptr ptr, ptr %given, i64 1
-  %recordAt = getelementptr ptr, ptr %given, i64 2
-  %paramsAt = getelementptr ptr, ptr %given, i64 3
-  %plansAt = getelementptr ptr, ptr %given, i64 4
-  %untaped = icmp eq ptr %taped, @false
-  %count = call i64 @PyTuple_Size(ptr %links)
-  call void @Py_IncRef(ptr %source)
-  br label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %shown]
-  %x = phi ptr [%source, %entry], [%view, %shown]
-  %array = phi ptr [%first, %entry], [%shows, %shown]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %done
-done:
-  ret ptr %x
-each:
-  %link = call ptr @PyTuple_GetItem(ptr %links, i64 %k)
-  %shows = call ptr @seen(ptr %array, ptr %link)
-  %unseen = icmp eq ptr %shows, null
-  br i1 %unseen, label %fail, label %show
-fail:
-  call void @Py_DecRef(ptr %x)
-  ret ptr null
-show:
-  %record = call ptr @PyTuple_GetItem(ptr %link, i64 2)
-  %params = call ptr @PyTuple_GetItem(ptr %link, i64 3)
-  %tape = call ptr @PyTuple_GetItem(ptr %link, i64 4)
-  %plans = select i1 %untaped, ptr @nothing, ptr %tape
-  store ptr %x, ptr %given
-  store ptr %shows, ptr %arrayAt
-  store ptr %record, ptr %recordAt
-  store ptr %params, ptr %paramsAt
-  store ptr %plans, ptr %plansAt
-  %view = call ptr @show(ptr null, ptr %given, i64 5)
-  call void @Py_DecRef(ptr %shows)
-  %wrong = icmp eq ptr %view, null
-  %unknown = icmp eq ptr %view, @nothing
-  %neither = or i1 %wrong, %unknown
-  br i1 %neither, label %leave, label %shown
-leave:
-  call void @Py_DecRef(ptr %x)
-  ret ptr %view
-shown:
-  call void @Py_DecRef(ptr %x)
-  %kNext = add i64 %k, 1
-  br label %next
-}}
-define ptr @follow_of(ptr %chain, ptr %operands, ptr %taped) {{
-  %number = call ptr @PyTuple_GetItem(ptr %chain, i64 0)
-  %links = call ptr @PyTuple_GetItem(ptr %chain, i64 1)
-  %place = call i64 @PyLong_AsLongLong(ptr %number)
-  %source = call ptr @PyTuple_GetItem(ptr %operands, i64 %place)
-  %array = call ptr @array_in(ptr %source)
-  call void @Py_IncRef(ptr %array)
-  %view = call ptr @follow(ptr %source, ptr %array, ptr %links, ptr %taped)
-  call void @Py_DecRef(ptr %array)
-  ret ptr %view
-}}
-define ptr @show_views(ptr %program, ptr %operands, ptr %taped) {{
-entry:
-  %shower = call ptr @PyTuple_GetItem(ptr %program, i64 6)
-  %class = call ptr @class_of(ptr %shower)
-  %by.words = call i1 @is_a(ptr %class, i64 {TUPLE})
-  br i1 %by.words, label %native, label %function
-function:
-  %called = call ptr @called(ptr %program, ptr %shower, ptr %operands, i1 true)
-  ret ptr %called
-native:
-  %chains = call ptr @PyTuple_GetItem(ptr %shower, i64 0)
-  %single = call ptr @PyTuple_GetItem(ptr %program, i64 5)
-  %is.several = icmp eq ptr %single, @false
-  br i1 %is.several, label %several, label %one
-one:
-  %chain = call ptr @PyTuple_GetItem(ptr %chains, i64 0)
-  %view = call ptr @follow_of(ptr %chain, ptr %operands, ptr %taped)
-  %unknown = icmp eq ptr %view, @nothing
-  br i1 %unknown, label %left, label %hand
-hand:
-  ret ptr %view
-several:
-  %count = call i64 @PyTuple_Size(ptr %chains)
-  %views = call ptr @PyTuple_New(i64 %count)
-  %unmade = icmp eq ptr %views, null
-  br i1 %unmade, label %refuse, label %fits
-refuse:
-  ret ptr null
-fits:
-  %slots = alloca [64 x i64]
-  %still = call i1 @operands_fit(ptr %program, ptr %operands, ptr %slots)
-  br i1 %still, label %next, label %changed
-changed:
-  call void @Py_DecRef(ptr %views)
-  call void @Py_IncRef(ptr @nothing)
-  ret ptr @nothing
-next:
-  %k = phi i64 [0, %fits], [%kNext, %put]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %all
-all:
-  ret ptr %views
-each:
-  %own = call ptr @PyTuple_GetItem(ptr %chains, i64 %k)
-  %part = call ptr @follow_of(ptr %own, ptr %operands, ptr %taped)
-  %failed = icmp eq ptr %part, null
-  br i1 %failed, label %drop, label %known
-known:
-  %is.unknown = icmp eq ptr %part, @nothing
-  br i1 %is.unknown, label %forget, label %put
-put:
-  %set = call i32 @PyTuple_SetItem(ptr %views, i64 %k, ptr %part)
-  %kNext = add i64 %k, 1
-  br label %next
-drop:
-  call void @Py_DecRef(ptr %views)
-  br label %refuse
-forget:
-  call void @Py_DecRef(ptr %views)
-  br label %left
-left:
-  call void @Py_DecRef(ptr @nothing)
-  %follow = call ptr @PyTuple_GetItem(ptr %shower, i64 1)
-  %followed = call ptr @called(ptr %program, ptr %follow, ptr %operands, i1 true)
-  ret ptr %followed
-}}"""
+declare i32 @set_base(ptr, ptr)"""
+
+
+def _seen() -> str:
+    """The array that shows another by a link's words."""
+    f = ObjectFunction("seen", "array", "link")
+    refuse = f.way_out("refuse", lambda: f.tell(None))
+    dtype, words = f.item("%link", 1), f.call("held", f.item("%link", 0), HEAD)
+    rank, ahead, sizes = f.word(words, 0), f.word(words, 1), f.place("i64", words, 2)
+    strides = f.place("i64", sizes, rank)
+    data = f.place("i8", f.call("held", "%array", HEAD), ahead)
+    writeable = f.word(f.place("i8", "%array", FLAGS), 0, "i32") & WRITEABLE
+    short = rank.convert("i32")
+    f.do("Py_IncRef", dtype)  # NumPy's functions own what they are given
+    made = f.made(
+        "new_array", "@ndarray", dtype, short, sizes, strides, data, writeable, None,
+        otherwise=refuse,
+    )  # fmt: skip
+    f.do("Py_IncRef", "%array")
+    f.refuse(f.number("set_base", made, "%array", kind="i32") < 0, refuse)
+    f.tell(made)
+    return f.text()
+
+
+def _follow() -> str:
+    """A view of a tensor by links, each of which shows what the one before does; None: unknown."""
+    f = ObjectFunction("follow", "source", "first", "links", "taped")
+    failed = f.way_out("failed", lambda: f.tell(None))
+    untaped = f.same("%taped", "@false")
+    f.hold("%source")
+
+    def shown(k: V, x: str, array: str) -> list[str]:
+        link = f.item("%links", k)
+        shows = f.made("seen", array, link, otherwise=failed)
+        plans = f.either(untaped, "@nothing", f.item(link, 4))
+        given = f.listed(x, shows, f.item(link, 2), f.item(link, 3), plans)
+        view = f.call("show", None, given, 5)
+        f.let_go(shows)
+
+        def leave() -> None:
+            f.let_go(x)
+            f.tell(view)
+
+        f.end_where(f.is_null(view) | f.same(view, "@nothing"), leave)
+        f.own(view)
+        f.let_go(x)
+        return [view, shows]
+
+    view, _ = f.each(f.number("PyTuple_Size", "%links"), shown, "%source", "%first")
+    f.tell(view)
+    return f.text()
+
+
+def _follow_of() -> str:
+    """The same of one of the operands, by what its program says of it."""
+    f = ObjectFunction("follow_of", "chain", "operands", "taped")
+    place = f.number("PyLong_AsLongLong", f.item("%chain", 0))
+    source = f.item("%operands", place)
+    array = f.call("array_in", source)
+    f.hold(array)
+    view = f.own(f.call("follow", source, array, f.item("%chain", 1), "%taped"))
+    f.let_go(array)
+    f.tell(view)
+    return f.text()
+
+
+def _show_views() -> str:
+    """All that a program shows of its operands; by Python's function, where words do not do it."""
+    f = ObjectFunction("show_views", "program", "operands", "taped")
+    shower = f.item("%program", 6)
+    by_words = f.truth("is_a", f.call("class_of", shower), TUPLE)
+
+    def tell_called(function: str) -> None:
+        f.tell(f.call("called", "%program", function, "%operands", True))
+
+    f.end_where(~by_words, lambda: tell_called(shower))
+
+    def leave() -> None:
+        f.do("Py_DecRef", "@nothing")  # in the place of a view that is not known
+        tell_called(f.item(shower, 1))
+
+    left = f.way_out("left", leave)
+    refuse = f.way_out("refuse", lambda: f.tell(None))
+    changed = f.way_out("changed", lambda: f.tell_held("@nothing"))
+    chains = f.item(shower, 0)
+
+    def tell_one() -> None:
+        view = f.call("follow_of", f.item(chains, 0), "%operands", "%taped")
+        f.refuse(f.same(view, "@nothing"), left)
+        f.tell(view)
+
+    f.end_where(~f.same(f.item("%program", 5), "@false"), tell_one)
+    count = f.number("PyTuple_Size", chains)
+    views = f.made("PyTuple_New", count, otherwise=refuse)
+    f.check(f.truth("operands_fit", "%program", "%operands", f.room(SLOTS)), changed)
+
+    def put(k: V) -> None:
+        view = f.call("follow_of", f.item(chains, k), "%operands", "%taped")
+        f.refuse(f.is_null(view), refuse)
+        f.refuse(f.same(view, "@nothing"), left)
+        f.put(views, k, f.own(view))
+
+    f.each(count, put)
+    f.tell(views)
+    return f.text()
