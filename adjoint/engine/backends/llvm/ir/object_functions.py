@@ -230,6 +230,18 @@ class ObjectFunction:
         self._ways_out[label] = body
         return label
 
+    def ending(self, label: str, result: Given, *, forget: bool = False) -> str:
+        """A way out with one result, of objects somebody else's; an error is told, or forgotten."""
+
+        def end() -> None:
+            if forget:
+                self.do("PyErr_Clear")
+            if isinstance(result, str):
+                self.hold(result)
+            self.tell(result)
+
+        return self.way_out(label, end)
+
     def take(self, way_out: str) -> None:
         """End here: let go of all that is owned, then go a way out."""
         self.let_go(*reversed(self.owned))
@@ -296,10 +308,13 @@ class ObjectFunction:
             self._rename([f"{labels[2]}.{k}"], [_ref(out[-1])])
         return out
 
-    def each(self, count: V, body: Callable[..., list[T] | None], *carried: T) -> list[T]:
+    def each(
+        self, count: V | Callable[[], V], body: Callable[..., list[T] | None], *carried: T
+    ) -> list[T]:
         """Do `body(k, *carried)` for k in range(count), which gives what is carried on.
 
-        What is owned of it is another object in each turn.
+        What is owned of it is another object in each turn. A count that may change while the loop
+        runs is a function that asks for it.
         """
         blocks, code, before = self.blocks, self.code, self.code.block
         ask, inside, after = (blocks.label(stem) for stem in ("next", "turn", "all"))
@@ -309,7 +324,7 @@ class ObjectFunction:
         code.lines += [""] * (1 + len(carried))
         k = code.value(f"%k.{ask}", "i64", 1)
         held = [_like(x, f"%x{n}.{ask}") for n, x in enumerate(carried)]
-        blocks.branch((k < count).ref, inside, after)
+        blocks.branch((k < (count if isinstance(count, V) else count())).ref, inside, after)
         blocks.begin(inside)
         names = [_ref(x) for x in held]
         self._rename(carried, names)

@@ -18,9 +18,11 @@ Note [asked first]
 
 from __future__ import annotations
 
+from adjoint.engine.backends.llvm.ir.object_functions import ObjectFunction
 from adjoint.engine.backends.llvm.runtime.peeking import HEAD
-from adjoint.engine.backends.llvm.small.comparing import LIST, NONE, OBJECT, TENSOR, TUPLE
+from adjoint.engine.backends.llvm.small.comparing import LIST, OBJECT, TENSOR, TUPLE
 from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, search
+from adjoint.engine.backends.registers.vector import V, select
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.object_layout import slot_offset
 from adjoint.engine.core.operations.met_calls import MOST_OPERANDS
@@ -158,7 +160,10 @@ FIELDS_NAME = "__dict__"
 
 def asked_text(at: dict[str, int]) -> str:
     """The function that asks before it meets (Note [asked first]), after those of `noting`."""
-    return f"""
+    return "\n".join((OUTSIDE, _is_field(), _spread(), _meet_followed(at), _meet_public(at)))
+
+
+OUTSIDE = """
 @context = external global i8
 @overrides = external global i8
 @listeners = external global i8
@@ -167,346 +172,217 @@ def asked_text(at: dict[str, int]) -> str:
 @plain_name = external global i8
 @grad_enabled_name = external global i8
 @device_name = external global i8
-declare ptr @PyObject_GetAttr(ptr, ptr)
+declare ptr @PyObject_GetAttr(ptr, ptr)"""
 
-define i1 @is_field(ptr %fields, ptr %name, ptr %wanted, ptr %otherwise) {{
-entry:
-  %value = call ptr @PyDict_GetItemWithError(ptr %fields, ptr %name)
-  %unset = icmp eq ptr %value, null
-  %first = icmp eq ptr %value, %wanted
-  %second = icmp eq ptr %value, %otherwise
-  %either = or i1 %first, %second
-  %known = or i1 %unset, %either
-  ret i1 %known
-}}
-define ptr @spread(ptr %operands, i64 %count) {{
-entry:
-  %none.there = icmp eq i64 %count, 0
-  br i1 %none.there, label %same, label %look
-same:
-  call void @Py_IncRef(ptr %operands)
-  ret ptr %operands
-look:
-  %list = call ptr @PyTuple_GetItem(ptr %operands, i64 0)
-  %class = call ptr @class_of(ptr %list)
-  %is.list = call i1 @is_a(ptr %class, i64 {LIST})
-  %is.tuple = call i1 @is_a(ptr %class, i64 {TUPLE})
-  %is.group = or i1 %is.list, %is.tuple
-  br i1 %is.group, label %group, label %same
-group:
-  %many = call i64 @size_of(ptr %list, i1 %is.list)
-  %all = add i64 %many, %count
-  %few = icmp sle i64 %all, {MOST_OPERANDS}
-  br i1 %few, label %make, label %refuse
-make:
-  %length = call ptr @PyLong_FromLongLong(i64 %many)
-  %joined = call ptr @PyTuple_New(i64 %all)
-  %no.length = icmp eq ptr %length, null
-  %no.joined = icmp eq ptr %joined, null
-  %unmade = or i1 %no.length, %no.joined
-  br i1 %unmade, label %drop, label %put
-drop:
-  call void @Py_DecRef(ptr %length)
-  call void @Py_DecRef(ptr %joined)
-  br label %refuse
-refuse:
-  call void @PyErr_Clear()
-  ret ptr null
-put:
-  %put.length = call i32 @PyTuple_SetItem(ptr %joined, i64 0, ptr %length)
-  br label %next
-next:
-  %k = phi i64 [0, %put], [%kNext, %each]
-  %more = icmp slt i64 %k, %many
-  br i1 %more, label %each, label %rest
-each:
-  %item = call ptr @item_of(ptr %list, i64 %k, i1 %is.list)
-  call void @Py_IncRef(ptr %item)
-  %kNext = add i64 %k, 1
-  %a = call i32 @PyTuple_SetItem(ptr %joined, i64 %kNext, ptr %item)
-  br label %next
-rest:
-  %j = phi i64 [1, %next], [%jNext, %eachRest]
-  %moreRest = icmp slt i64 %j, %count
-  br i1 %moreRest, label %eachRest, label %done
-eachRest:
-  %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %j)
-  call void @Py_IncRef(ptr %x)
-  %to = add i64 %j, %many
-  %b = call i32 @PyTuple_SetItem(ptr %joined, i64 %to, ptr %x)
-  %jNext = add i64 %j, 1
-  br label %rest
-done:
-  ret ptr %joined
-}}
-define ptr @meet_public(ptr %self, ptr %args, i64 %given) {{
-entry:
-  %asked = alloca [4 x ptr]
-  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
-  %absent = load ptr, ptr %noneAt
-  %small = load ptr, ptr %args
-  %givenAt = getelementptr ptr, ptr %args, i64 1
-  %positional = load ptr, ptr %givenAt
-  %paramsAt = getelementptr ptr, ptr %args, i64 2
-  %params = load ptr, ptr %paramsAt
-  %active = call ptr @held(ptr @overrides, i64 {at["active"]})
-  %nobody = icmp eq ptr %active, @false
-  %listening = call i64 @PyList_Size(ptr @listeners)
-  %quiet = icmp eq i64 %listening, 0
-  %alone = and i1 %nobody, %quiet
-  br i1 %alone, label %look, label %none
-look:
-  %fields = call ptr @PyObject_GetAttr(ptr @context, ptr @fields_name)
-  %no.fields = icmp eq ptr %fields, null
-  br i1 %no.fields, label %clear, label %state
-clear:
-  call void @PyErr_Clear()
-  br label %none
-none:
-  call void @Py_IncRef(ptr %absent)
-  ret ptr %absent
-state:
-  %plain = call i1 @is_field(ptr %fields, ptr @plain_name, ptr @true, ptr @true)
-  %here = call i1 @is_field(ptr %fields, ptr @device_name, ptr %absent, ptr @cpu)
-  %off = call ptr @PyDict_GetItemWithError(ptr %fields, ptr @grad_enabled_name)
-  call void @Py_DecRef(ptr %fields)
-  %fine = and i1 %plain, %here
-  br i1 %fine, label %tape, label %none
-tape:
-  %is.off = icmp eq ptr %off, @false
-  %unfollowed = call ptr @held(ptr %small, i64 {at["unfollowed"]})
-  %is.unfollowed = icmp eq ptr %unfollowed, @true
-  %untaped = or i1 %is.off, %is.unfollowed
-  %taped = select i1 %untaped, ptr @false, ptr @true
-  %count = call i64 @PyTuple_Size(ptr %positional)
-  %few = icmp sle i64 %count, {MOST_OPERANDS}
-  br i1 %few, label %join, label %none
-join:
-  %joins = call ptr @held(ptr %small, i64 {at["joins"]})
-  %is.joining = icmp eq ptr %joins, @true
-  %first.of = select i1 %is.joining, i64 %count, i64 0
-  %operands = call ptr @spread(ptr %positional, i64 %first.of)
-  %no.operands = icmp eq ptr %operands, null
-  br i1 %no.operands, label %none, label %joined
-joined:
-  %all = call i64 @PyTuple_Size(ptr %operands)
-  %off.tape = call ptr @held(ptr %small, i64 {at["off_tape"]})
-  %must.be.free = icmp eq ptr %off.tape, @true
-  %where = zext i1 %is.joining to i64
-  %is.first = icmp sgt i64 %all, %where
-  %looks = and i1 %must.be.free, %is.first
-  %asks = xor i1 %untaped, true
-  %looked.at = and i1 %looks, %asks
-  br i1 %looked.at, label %followed, label %meet
-followed:
-  %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %where)
-  %class = call ptr @class_of(ptr %x)
-  %is.tensor = call i1 @is_a(ptr %class, i64 {TENSOR})
-  br i1 %is.tensor, label %tensor, label %meet
-tensor:
-  %free = call i1 @is_free(ptr %x, i1 false)
-  br i1 %free, label %meet, label %taken
-meet:
-  %listed = call ptr @held(ptr %small, i64 {at["small"]})
-  call void @Py_IncRef(ptr %listed)
-  %operandsAt = getelementptr ptr, ptr %asked, i64 1
-  %namedAt = getelementptr ptr, ptr %asked, i64 2
-  %tapedAt = getelementptr ptr, ptr %asked, i64 3
-  store ptr %listed, ptr %asked
-  store ptr %operands, ptr %operandsAt
-  store ptr %params, ptr %namedAt
-  store ptr %taped, ptr %tapedAt
-  %met = call ptr @meet_call(ptr %self, ptr %asked, i64 4)
-  call void @Py_DecRef(ptr %listed)
-  %unmet = icmp eq ptr %met, %absent
-  %again = and i1 %unmet, %looked.at
-  br i1 %again, label %again.taken, label %done
-again.taken:
-  call void @Py_DecRef(ptr %met)
-  br label %taken
-taken:
-  %known = call ptr @held(ptr %small, i64 {at["taped"]})
-  %many = call i64 @PyTuple_Size(ptr %known)
-  %unknown = icmp eq i64 %many, 0
-  br i1 %unknown, label %drop, label %meet.taped
-drop:
-  call void @Py_DecRef(ptr %operands)
-  br label %none
-meet.taped:
-  call void @Py_IncRef(ptr %known)
-  %tapedOperandsAt = getelementptr ptr, ptr %asked, i64 1
-  %tapedNamedAt = getelementptr ptr, ptr %asked, i64 2
-  %tapedRestAt = getelementptr ptr, ptr %asked, i64 3
-  store ptr %known, ptr %asked
-  store ptr %operands, ptr %tapedOperandsAt
-  store ptr %params, ptr %tapedNamedAt
-  store ptr %absent, ptr %tapedRestAt
-  %found = call ptr @meet_taped(ptr %self, ptr %asked, i64 4)
-  call void @Py_DecRef(ptr %known)
-  br label %done
-done:
-  %out = phi ptr [%met, %meet], [%found, %meet.taped]
-  call void @Py_DecRef(ptr %operands)
-  ret ptr %out
-}}"""
+
+def _is_field() -> str:
+    """Whether a field of the context is unset, or one of two values."""
+    f = ObjectFunction("is_field", "fields", "name", "wanted", "otherwise", result="i1")
+    value = f.call("PyDict_GetItemWithError", "%fields", "%name")
+    f.tell(f.is_null(value) | f.same(value, "%wanted") | f.same(value, "%otherwise"))
+    return f.text()
+
+
+def _spread() -> str:
+    """Operands of which the first is a list or tuple, as its length, its items and the rest.
+
+    Only the first `count` of them are looked at: none where a function joins no tensors.
+    """
+    f = ObjectFunction("spread", "operands", "i64 count")
+
+    refuse = f.ending("refuse", None, forget=True)
+    same = f.ending("same", "%operands")
+    count = f.parameter("count")
+    f.refuse(count.eq(0), same)
+    group = f.item("%operands", 0)
+    kind = f.call("class_of", group)
+    is_list = f.truth("is_a", kind, LIST)
+    f.check(is_list | f.truth("is_a", kind, TUPLE), same)
+    many = f.number("size_of", group, is_list)
+    f.check(many + count <= MOST_OPERANDS, refuse)
+    length = f.made("PyLong_FromLongLong", many, otherwise=refuse)
+    joined = f.made("PyTuple_New", many + count, otherwise=refuse)
+    f.put(joined, 0, length)
+    f.each(many, lambda k: f.put(joined, k + 1, f.call("item_of", group, k, is_list)))
+    f.each(count - 1, lambda k: f.put(joined, many + k + 1, f.item("%operands", k + 1)))
+    f.tell(joined)
+    return f.text()
+
+
+def _meet_followed(at: dict[str, int]) -> str:
+    """What a call gives whose operands the tape follows; None where nobody knows."""
+    f = ObjectFunction("meet_followed", "self", "small", "operands", "params", at=at)
+    known = f.field("%small", "taped")
+    none = f.ending("none", "@nothing")
+    f.refuse(f.number("PyTuple_Size", known).eq(0), none)
+    f.hold(known)
+    given = f.listed(known, "%operands", "%params", "@nothing")
+    found = f.own(f.call("meet_taped", "%self", given, 4))
+    f.let_go(known)
+    f.tell(found)
+    return f.text()
+
+
+def _meet_public(at: dict[str, int]) -> str:
+    """What a call of a public function gives; None where Python is to look."""
+    f = ObjectFunction("meet_public", "self", "args", "i64 given", at=at)
+    none = f.ending("none", "@nothing")
+
+    def forget() -> None:
+        f.do("PyErr_Clear")
+        f.take(none)
+
+    small, positional, params = f.arguments(3)
+    nobody = f.same(f.field("@overrides", "active"), "@false")
+    f.check(nobody & f.number("PyList_Size", "@listeners").eq(0), none)
+    clear = f.way_out("clear", forget)
+    fields = f.made("PyObject_GetAttr", "@context", "@fields_name", otherwise=clear)
+    plain = f.truth("is_field", fields, "@plain_name", "@true", "@true")
+    here = f.truth("is_field", fields, "@device_name", "@nothing", "@cpu")
+    tape_on = f.call("PyDict_GetItemWithError", fields, "@grad_enabled_name")
+    f.let_go(fields)
+    f.check(plain & here, none)
+    untaped = f.same(tape_on, "@false") | f.same(f.field(small, "unfollowed"), "@true")
+    count = f.number("PyTuple_Size", positional)
+    f.check(count <= MOST_OPERANDS, none)
+    joins = f.same(f.field(small, "joins"), "@true")
+    operands = f.made("spread", positional, select(joins, count, 0), otherwise=none)
+    where = joins.convert("i64")
+    has_first = f.number("PyTuple_Size", operands) > where
+    looked_at = f.same(f.field(small, "off_tape"), "@true") & has_first & ~untaped
+
+    def tell_followed() -> None:
+        found = f.own(f.call("meet_followed", "%self", small, operands, params))
+        f.let_go(operands)
+        f.tell(found)
+
+    def is_followed() -> list[V]:
+        x = f.item(operands, where)
+        is_tensor = f.truth("is_a", f.call("class_of", x), TENSOR)
+        return f.choose(is_tensor, lambda: [~f.truth("is_free", x, False)], lambda: [is_tensor])
+
+    followed, *_ = f.choose(looked_at, is_followed, lambda: [looked_at])
+    f.end_where(followed, tell_followed)
+    listed = f.field(small, "small")
+    f.hold(listed)
+    taped = f.either(untaped, "@false", "@true")
+    met = f.call("meet_call", "%self", f.listed(listed, operands, params, taped), 4)
+    f.let_go(listed)
+
+    def tell_followed_after_all() -> None:
+        f.do("Py_DecRef", met)
+        tell_followed()
+
+    f.end_where(f.same(met, "@nothing") & looked_at, tell_followed_after_all)
+    f.own(met)
+    f.let_go(operands)
+    f.tell(met)
+    return f.text()
 
 
 def text(requires_grad_at: int, base_at: int) -> str:
     """The functions."""
-    return f"""
-@false = external global i8
-@true = external global i8
-declare ptr @tensor_of(ptr)
+    at = {"requires_grad": requires_grad_at, "base": base_at}
+    return "\n".join((
+        "@false = external global i8\n@true = external global i8\ndeclare ptr @tensor_of(ptr)",
+        _is_free(at), _all_free(), _called(), _as_tensors(), _all_as_tensors(),
+        search("meet_call", (OPERANDS, PARAMETERS), RUN, fourth="taped"),
+        search("meet_into", (OPERANDS, PARAMETERS), WRITE, fourth="taped"),
+    ))  # fmt: skip
 
-define i1 @is_free(ptr %x, i1 %is.root) {{
-entry:
-  %neededAt = getelementptr i8, ptr %x, i64 {requires_grad_at}
-  %needed = load ptr, ptr %neededAt
-  %free = icmp eq ptr %needed, @false
-  br i1 %free, label %look, label %no
-look:
-  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
-  %none = load ptr, ptr %noneAt
-  %baseAt = getelementptr i8, ptr %x, i64 {base_at}
-  %base = load ptr, ptr %baseAt
-  %own = icmp eq ptr %base, %none
-  br i1 %own, label %yes, label %view
-view:
-  br i1 %is.root, label %no, label %root
-root:
-  %of = call ptr @PyTuple_GetItem(ptr %base, i64 0)
-  %is.none = icmp eq ptr %of, null
-  br i1 %is.none, label %clear, label %follow
-clear:
-  call void @PyErr_Clear()
-  ret i1 false
-follow:
-  %rootFree = call i1 @is_free(ptr %of, i1 true)
-  ret i1 %rootFree
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
-define i1 @all_free(ptr %program, ptr %operands) {{
-entry:
-  %wanted = call ptr @words_of(ptr %program, i64 1)
-  %count = load i64, ptr %wanted
-  br label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %tensor]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %yes
-each:
-  %kNext = add i64 %k, 1
-  %own = call ptr @operand_in(ptr %wanted, i64 %k)
-  %slot = load i64, ptr %own
-  %rankAt = getelementptr i64, ptr %own, i64 3
-  %rank = load i64, ptr %rankAt
-  %is.literal = icmp eq i64 %slot, 0
-  %is.object = icmp eq i64 %rank, {OBJECT}
-  %is.none = or i1 %is.literal, %is.object
-  br i1 %is.none, label %next, label %tensor
-tensor:
-  %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %k)
-  %free = call i1 @is_free(ptr %x, i1 false)
-  br i1 %free, label %next, label %no
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
-define ptr @called(ptr %program, ptr %function, ptr %operands, i1 %of.tensors) {{
-entry:
-  %wanted = call ptr @words_of(ptr %program, i64 1)
-  %count = load i64, ptr %wanted
-  %tensorsAt = getelementptr i64, ptr %wanted, i64 1
-  %tensors = load i64, ptr %tensorsAt
-  %given = call ptr @PyTuple_New(i64 %tensors)
-  %failed = icmp eq ptr %given, null
-  br i1 %failed, label %error, label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %put]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %run
-each:
-  %kNext = add i64 %k, 1
-  %own = call ptr @operand_in(ptr %wanted, i64 %k)
-  %slot = load i64, ptr %own
-  %is.literal = icmp eq i64 %slot, 0
-  br i1 %is.literal, label %next, label %tensor
-tensor:
-  %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %k)
-  %rankAt = getelementptr i64, ptr %own, i64 3
-  %rank = load i64, ptr %rankAt
-  %is.object = icmp eq i64 %rank, {OBJECT}
-  %as.is = or i1 %of.tensors, %is.object
-  br i1 %as.is, label %put, label %shown
-shown:
-  %held = call ptr @array_in(ptr %x)
-  br label %put
-put:
-  %argument = phi ptr [%x, %tensor], [%held, %shown]
-  call void @Py_IncRef(ptr %argument)
-  %place = sub i64 %slot, 1
-  %set = call i32 @PyTuple_SetItem(ptr %given, i64 %place, ptr %argument)
-  br label %next
-run:
-  %out = call ptr @PyObject_Call(ptr %function, ptr %given, ptr null)
-  call void @Py_DecRef(ptr %given)
-  ret ptr %out
-error:
-  ret ptr null
-}}
-define ptr @as_tensors(ptr %program, ptr %arrays) {{
-entry:
-  %single = call ptr @PyTuple_GetItem(ptr %program, i64 5)
-  %several = icmp eq ptr %single, @false
-  br i1 %several, label %all, label %one
-one:
-  %first = call ptr @PyTuple_GetItem(ptr %arrays, i64 0)
-  %tensor = call ptr @tensor_of(ptr %first)
-  call void @Py_DecRef(ptr %arrays)
-  ret ptr %tensor
-all:
-  %results = call ptr @all_as_tensors(ptr %arrays)
-  ret ptr %results
-}}
-define ptr @all_as_tensors(ptr %arrays) {{
-entry:
-  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
-  %none = load ptr, ptr %noneAt
-  %count = call i64 @PyTuple_Size(ptr %arrays)
-  %results = call ptr @PyTuple_New(i64 %count)
-  %failed = icmp eq ptr %results, null
-  br i1 %failed, label %done, label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %put]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %done
-each:
-  %array = call ptr @PyTuple_GetItem(ptr %arrays, i64 %k)
-  %is.gap = icmp eq ptr %array, %none
-  br i1 %is.gap, label %gap, label %tensor
-gap:
-  call void @Py_IncRef(ptr %none)
-  br label %put
-tensor:
-  %t = call ptr @tensor_of(ptr %array)
-  %t.none = icmp eq ptr %t, null
-  br i1 %t.none, label %drop, label %put
-put:
-  %value = phi ptr [%none, %gap], [%t, %tensor]
-  %set = call i32 @PyTuple_SetItem(ptr %results, i64 %k, ptr %value)
-  %kNext = add i64 %k, 1
-  br label %next
-drop:
-  call void @Py_DecRef(ptr %results)
-  br label %done
-done:
-  %all = phi ptr [null, %entry], [%results, %next], [null, %drop]
-  call void @Py_DecRef(ptr %arrays)
-  ret ptr %all
-}}
-{search("meet_call", (OPERANDS, PARAMETERS), RUN, fourth="taped")}
-{search("meet_into", (OPERANDS, PARAMETERS), WRITE, fourth="taped")}"""
+
+def _is_free(at: dict[str, int]) -> str:
+    """Whether the tape follows neither a tensor nor what it is a view of."""
+    f = ObjectFunction("is_free", "x", "i1 is.root", at=at, result="i1")
+
+    no = f.ending("no", False)
+    yes = f.ending("yes", True)
+    f.check(f.same(f.field("%x", "requires_grad"), "@false"), no)
+    base = f.field("%x", "base")
+    f.refuse(f.same(base, "@nothing"), yes)
+    f.refuse(f.parameter("is.root", "i1"), no)
+    root = f.item(base, 0)
+    f.refuse(f.is_null(root), f.ending("forget", False, forget=True))
+    f.tell(f.truth("is_free", root, True))
+    return f.text()
+
+
+def _all_free() -> str:
+    """The same of all tensors among operands."""
+    f = ObjectFunction("all_free", "program", "operands", result="i1")
+    no = f.ending("no", False)
+    wanted = f.call("words_of", "%program", 1)
+
+    def look(k: V) -> None:
+        own = f.call("operand_in", wanted, k)
+        is_tensor = f.word(own, 0).ne(0) & f.word(own, 3).ne(OBJECT)
+        f.when(is_tensor, lambda: f.check(f.truth("is_free", f.item("%operands", k), False), no))
+
+    f.each(f.word(wanted, 0), look)
+    f.tell(True)
+    return f.text()
+
+
+def _called() -> str:
+    """What a program's function gives: of the operands in slots, or of their arrays."""
+    f = ObjectFunction("called", "program", "function", "operands", "i1 of.tensors")
+    failed = f.ending("failed", None)
+    wanted = f.call("words_of", "%program", 1)
+    given = f.made("PyTuple_New", f.word(wanted, 1), otherwise=failed)
+
+    def look(k: V) -> None:
+        own = f.call("operand_in", wanted, k)
+        slot = f.word(own, 0)
+
+        def put() -> None:
+            x = f.item("%operands", k)
+            as_is = f.parameter("of.tensors", "i1") | f.word(own, 3).eq(OBJECT)
+            (argument,) = f.choose(as_is, lambda: [x], lambda: [f.call("array_in", x)])
+            f.put(given, slot - 1, argument)
+
+        f.when(slot.ne(0), put)
+
+    f.each(f.word(wanted, 0), look)
+    out = f.own(f.call("PyObject_Call", "%function", given, None))
+    f.let_go(given)
+    f.tell(out)
+    return f.text()
+
+
+def _as_tensors() -> str:
+    """One tensor or several, as a program says, of arrays, which are taken over."""
+    f = ObjectFunction("as_tensors", "program", "arrays")
+    several = f.same(f.item("%program", 5), "@false")
+    f.end_where(several, lambda: f.tell(f.call("all_as_tensors", "%arrays")))
+    f.own("%arrays")
+    tensor = f.own(f.call("tensor_of", f.item("%arrays", 0)))
+    f.let_go("%arrays")
+    f.tell(tensor)
+    return f.text()
+
+
+def _all_as_tensors() -> str:
+    """A tuple of tensors of a tuple of arrays, which is taken over; what is None stays None."""
+    f = ObjectFunction("all_as_tensors", "arrays")
+    failed = f.ending("failed", None)
+    f.own("%arrays")
+    count = f.number("PyTuple_Size", "%arrays")
+    tensors = f.made("PyTuple_New", count, otherwise=failed)
+
+    def put(k: V) -> None:
+        array = f.item("%arrays", k)
+
+        def none() -> list[str]:
+            f.hold("@nothing")
+            return ["@nothing"]
+
+        def tensor() -> list[str]:
+            return [f.made("tensor_of", array, otherwise=failed)]
+
+        (x,) = f.choose(f.same(array, "@nothing"), none, tensor)
+        f.put(tensors, k, x)
+
+    f.each(count, put)
+    f.let_go("%arrays")
+    f.tell(tensors)
+    return f.text()

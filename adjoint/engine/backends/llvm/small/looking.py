@@ -154,11 +154,7 @@ def _is_settled() -> str:
 def _no(f: ObjectFunction) -> str:
     """The way out of what asks, where asking failed."""
 
-    def forget() -> None:
-        f.do("PyErr_Clear")
-        f.tell(False)
-
-    return f.way_out("no", forget)
+    return f.ending("no", False, forget=True)
 
 
 def _sharing_of(at: Places) -> str:
@@ -196,7 +192,7 @@ def _getter(name: str, at: Places | None = None) -> tuple[ObjectFunction, str]:
 
 def _failed(f: ObjectFunction) -> str:
     """The way out with an error that Python has set."""
-    return f.way_out("failed", lambda: f.tell(None))
+    return f.ending("failed", None)
 
 
 def _array(f: ObjectFunction, otherwise: str) -> str:
@@ -334,7 +330,7 @@ def _data(at: Places) -> str:
 def _question(name: str, argument: str, at: Places) -> tuple[ObjectFunction, str]:
     """A function that `HOOKS` asks, and its way out where Python is to look: it tells None."""
     f = ObjectFunction(name, "self", argument, at=at)
-    return f, f.way_out("unknown", lambda: f.tell_held("@nothing"))
+    return f, f.ending("unknown", "@nothing")
 
 
 def _data_address(at: Places) -> str:

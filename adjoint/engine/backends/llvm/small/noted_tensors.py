@@ -96,7 +96,7 @@ def _is_tensor() -> str:
 def _edge_of(at: dict[str, int]) -> str:
     """Where the gradient of an operand goes, None where it has none; null where Python knows."""
     f = ObjectFunction("edge_of", "x", at=at)
-    unknown = f.way_out("unknown", lambda: f.tell(None))
+    unknown = f.ending("unknown", None)
 
     def tell_of_number() -> None:
         kind = f.call("class_of", "%x")
@@ -128,7 +128,7 @@ def _edge_of(at: dict[str, int]) -> str:
 def _alike() -> str:
     """Whether two arrays have one dtype and one shape."""
     f = ObjectFunction("alike", "one", "other", result="i1")
-    no = f.way_out("no", lambda: f.tell(False))
+    no = f.ending("no", False)
     kinds = f.same(f.call("kind_in", "%one"), f.call("kind_in", "%other"))
     rank = f.number("rank_in", "%one")
     f.check(kinds & rank.eq(f.number("rank_in", "%other")), no)
@@ -140,7 +140,7 @@ def _alike() -> str:
 def _is_among() -> str:
     """Whether a dtype is among those listed: how many there are, and which."""
     f = ObjectFunction("is_among", "kind", "listed", result="i1")
-    yes = f.way_out("yes", lambda: f.tell(True))
+    yes = f.ending("yes", True)
     f.each(
         f.word("%listed", 0),
         lambda k: f.refuse(f.same("%kind", f.pointer("%listed", k + 1)), yes),
@@ -152,7 +152,7 @@ def _is_among() -> str:
 def _carried(at: dict[str, int], arrays: int) -> str:
     """What a result is to gradients."""
     f = ObjectFunction("carried", "x", at=at, result="i32")
-    unknown = f.way_out("unknown", lambda: f.tell(UNUSUAL))
+    unknown = f.ending("unknown", UNUSUAL)
     f.check(f.truth("is_tensor", "%x"), unknown)
     array = f.field("%x", "tensor._array")
     f.check(f.truth("is_a", f.call("class_of", array), arrays), unknown)
@@ -168,7 +168,7 @@ def _window_on(at: dict[str, int]) -> str:
     given = ("array", "storage", "chain", "base")
     f = ObjectFunction("window_on", *given, at=at)
     f.hold(*[f"%{name}" for name in given])
-    refuse = f.way_out("refuse", lambda: f.tell(None))
+    refuse = f.ending("refuse", None)
     out = f.made("object_new", "@Tensor", "@no_arguments", None, otherwise=refuse)
     for name in given:
         f.fill(out, f"tensor._{name}", f"%{name}")

@@ -170,7 +170,7 @@ def _attached() -> str:
     """Have Python put a result on the tape; whether it raised nothing."""
     given = ("record", "operands", "params", "out")
     f = ObjectFunction("attached", *given, result="i1")
-    no = f.way_out("no", lambda: f.tell(False))
+    no = f.ending("no", False)
     arguments = f.made("PyTuple_New", len(given), otherwise=no)
     for k, name in enumerate(given):
         f.put(arguments, k, f"%{name}")
@@ -191,7 +191,7 @@ def _noted_one() -> str:
 def _noted_all() -> str:
     """The same of a tuple of results."""
     f = ObjectFunction("noted_all", "plans", "operands", "params", "results", result="i32")
-    unlike = f.way_out("unlike", lambda: f.tell(UNKNOWN))
+    unlike = f.ending("unlike", UNKNOWN)
     many = f.number("PyTuple_Size", "%results")
     f.check((many > 0) & (many <= NOTED_AT_MOST), unlike)
     outs = f.room(NOTED_AT_MOST)
@@ -241,8 +241,8 @@ SAME, OTHER, NO_ARRAY = range(3)  # what `@differs` tells
 def _differs(at: dict[str, int], arrays: int) -> str:
     """Whether one of the operands that a plan checks is not like the result."""
     f = ObjectFunction("differs", "words", "operands", "out", at=at, result="i32")
-    other = f.way_out("other", lambda: f.tell(OTHER))
-    no_array = f.way_out("no_array", lambda: f.tell(NO_ARRAY))
+    other = f.ending("other", OTHER)
+    no_array = f.ending("no_array", NO_ARRAY)
     f.refuse(f.word("%words", NOTED_SPECS).ne(0), other)
     array = f.field("%out", "tensor._array")
     checks = f.place("i64", "%words", NOTED_CHECKS)
@@ -263,12 +263,8 @@ def _noted(at: dict[str, int]) -> str:
         "noted", "plans", "operands", "params", "outs", "i64 many", at=at, result="i32"
     )
 
-    def forget() -> None:
-        f.do("PyErr_Clear")
-        f.tell(UNKNOWN)
-
-    unknown = f.way_out("unknown", forget)
-    raised = f.way_out("raised", lambda: f.tell(RAISED))
+    unknown = f.ending("unknown", UNKNOWN, forget=True)
+    raised = f.ending("raised", RAISED)
     many = f.parameter("many")
     edges, bits = _edges(f, unknown)
     plan = _plan(f, bits, unknown)
@@ -404,7 +400,7 @@ def _save(f: ObjectFunction, code: V, k: V, saved: str, versions: str, unknown: 
 def _note() -> str:
     """What Python calls: put a result, or several, on the tape; whether that is done."""
     f = ObjectFunction("note", "self", "args", "i64 given")
-    raised = f.way_out("raised", lambda: f.tell(None))
+    raised = f.ending("raised", None)
     given = f.arguments(4)
     several = f.truth("is_a", f.call("class_of", given[-1]), TUPLE)
     (told,) = f.choose(

@@ -63,7 +63,7 @@ def _followed_as() -> str:
 def _given_by() -> str:
     """The operation's operands: some of the call's, by their numbers, and values."""
     f = ObjectFunction("given_by", "sources", "operands")
-    refuse = f.way_out("refuse", lambda: f.tell(None))
+    refuse = f.ending("refuse", None)
     count = f.number("PyTuple_Size", "%sources")
     given = f.made("PyTuple_New", count, otherwise=refuse)
 
@@ -85,7 +85,7 @@ def _given_by() -> str:
 def _picked() -> str:
     """The result of a number, or those of several."""
     f = ObjectFunction("picked", "results", "picks")
-    refuse = f.way_out("refuse", lambda: f.tell(None))
+    refuse = f.ending("refuse", None)
 
     def result(number: str) -> str:
         return f.item("%results", f.number("PyLong_AsLongLong", number))
@@ -118,7 +118,7 @@ def _is_attached() -> str:
 def _done_as() -> str:
     """What the operation gives; None where it has no program, null with an error."""
     f = ObjectFunction("done_as", "step", "operands")
-    failed = f.way_out("failed", lambda: f.tell(None))
+    failed = f.ending("failed", None)
     record, params = f.item("%step", RECORD), f.item("%step", PARAMS)
     given = f.made("given_by", f.item("%step", SOURCES), "%operands", otherwise=failed)
     programs = f.made("PyObject_GetAttr", record, "@record_small", otherwise=failed)

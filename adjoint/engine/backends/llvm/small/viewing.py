@@ -57,7 +57,7 @@ def text(at: dict[str, int], arrays: int) -> str:
 def _chained() -> str:
     """The links of a view of what has this chain; null where that would be many."""
     f = ObjectFunction("chained", "chain", "record", "params")
-    refuse = f.way_out("refuse", lambda: f.tell(None))
+    refuse = f.ending("refuse", None)
     count = f.number("PyTuple_Size", "%chain")
     f.check(count + 1 < LONG, refuse)
     f.hold("%chain")
@@ -76,12 +76,8 @@ def _show(at: dict[str, int], arrays: int) -> str:
     """A tensor on an array that shows another tensor, on the tape where there are plans."""
     f = ObjectFunction("show", "self", "args", "i64 given", at=at)
 
-    def leave() -> None:
-        f.do("PyErr_Clear")
-        f.tell_held("@nothing")
-
-    unlike = f.way_out("unlike", leave)
-    raised = f.way_out("raised", lambda: f.tell(None))
+    unlike = f.ending("unlike", "@nothing", forget=True)
+    raised = f.ending("raised", None)
     source, array, record, params, plans = f.arguments(5)
     is_array = f.truth("is_a", f.call("class_of", array), arrays)
     f.check(f.truth("is_tensor", source) & is_array, unlike)
@@ -182,7 +178,7 @@ declare i32 @set_base(ptr, ptr)"""
 def _seen() -> str:
     """The array that shows another by a link's words."""
     f = ObjectFunction("seen", "array", "link")
-    refuse = f.way_out("refuse", lambda: f.tell(None))
+    refuse = f.ending("refuse", None)
     dtype, words = f.item("%link", 1), f.call("held", f.item("%link", 0), HEAD)
     rank, ahead, sizes = f.word(words, 0), f.word(words, 1), f.place("i64", words, 2)
     strides = f.place("i64", sizes, rank)
@@ -203,7 +199,7 @@ def _seen() -> str:
 def _follow() -> str:
     """A view of a tensor by links, each of which shows what the one before does; None: unknown."""
     f = ObjectFunction("follow", "source", "first", "links", "taped")
-    failed = f.way_out("failed", lambda: f.tell(None))
+    failed = f.ending("failed", None)
     untaped = f.same("%taped", "@false")
     f.hold("%source")
 
@@ -258,8 +254,8 @@ def _show_views() -> str:
         tell_called(f.item(shower, 1))
 
     left = f.way_out("left", leave)
-    refuse = f.way_out("refuse", lambda: f.tell(None))
-    changed = f.way_out("changed", lambda: f.tell_held("@nothing"))
+    refuse = f.ending("refuse", None)
+    changed = f.ending("changed", "@nothing")
     chains = f.item(shower, 0)
 
     def tell_one() -> None:
