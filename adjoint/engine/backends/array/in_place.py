@@ -117,37 +117,10 @@ def compute_with_all_cores(
     open_numbers = isinstance(compute, Record) and (
         compute.given_floats or compute.name in ONE_ROUNDING
     )
-    tensors: list[Any] = [wrap(into)]
-    numbers: list[float] = []
-    places: list[Any] = []  # in which of both lists, and where there; or what the program knows
-    for x in others:
-        if isinstance(x, TensorBase):
-            array = x._array  # type: ignore[attr-defined]
-            if array.__class__ is not ndarray or not is_program_dtype(array.dtype):
-                return False
-            if order is not None:
-                if array.ndim != len(order):
-                    return False
-                array = array.transpose(order)
-            if not (array.flags.c_contiguous and array.flags.aligned):
-                return False
-            if np.may_share_memory(array, into):
-                if layout_of(array) != layout_of(into):
-                    return False
-                places.append((0, 0))  # the same elements, each read before it is written
-                continue
-            places.append((0, len(tensors)))
-            tensors.append(wrap(array))
-        elif open_numbers and x.__class__ is float and -LARGEST <= x <= LARGEST:
-            places.append((1, len(numbers)))
-            numbers.append(x)
-        elif type(x) in PLAIN_ARGUMENTS:
-            places.append((2, type(x), repr(x), x))
-        else:
-            return False
-    for x in params.values():
-        if type(x) not in PLAIN_ARGUMENTS:
-            return False
+    parts = given_to_program(into, order, others, open_numbers)
+    if parts is None or any(type(x) not in PLAIN_ARGUMENTS for x in params.values()):
+        return False
+    tensors, numbers, places = parts
     key: Any = (name,)
     if places or params:
         named = [(k, type(x), repr(x)) for k, x in params.items()]
@@ -182,6 +155,42 @@ def compute_with_all_cores(
         return False
     (_met[kind],) = programs
     return True
+
+
+def given_to_program(
+    into: Any, order: Any, others: tuple[Any, ...], open_numbers: bool
+) -> tuple[list[Any], list[float], list[Any]] | None:
+    """Tensors and numbers that a program is given, the target first, and for each other operand its
+    list and its place there, or what the program knows; None where it cannot be given one."""
+    tensors: list[Any] = [wrap(into)]
+    numbers: list[float] = []
+    places: list[Any] = []
+    for x in others:
+        if isinstance(x, TensorBase):
+            array = x._array  # type: ignore[attr-defined]
+            if array.__class__ is not ndarray or not is_program_dtype(array.dtype):
+                return None
+            if order is not None:
+                if array.ndim != len(order):
+                    return None
+                array = array.transpose(order)
+            if not (array.flags.c_contiguous and array.flags.aligned):
+                return None
+            if np.may_share_memory(array, into):
+                if layout_of(array) != layout_of(into):
+                    return None
+                places.append((0, 0))  # the same elements, each read before it is written
+                continue
+            places.append((0, len(tensors)))
+            tensors.append(wrap(array))
+        elif open_numbers and x.__class__ is float and -LARGEST <= x <= LARGEST:
+            places.append((1, len(numbers)))
+            numbers.append(x)
+        elif type(x) in PLAIN_ARGUMENTS:
+            places.append((2, type(x), repr(x), x))
+        else:
+            return None
+    return tensors, numbers, places
 
 
 def is_word(x: Any) -> bool:
