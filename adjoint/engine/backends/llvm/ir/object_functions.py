@@ -18,6 +18,33 @@ T = TypeVar("T", str, V)
 Given: TypeAlias = "str | V | bool | int | None"  # to a call: a pointer, a value, a number, null
 
 
+# What the functions that read and write fields call. A value that is put into a field is held, or
+# taken over from the caller; what was there before is let go of when the new value is in its place.
+FIELDS = """
+define ptr @held(ptr %x, i64 %at) alwaysinline {
+  %slot = getelementptr i8, ptr %x, i64 %at
+  %value = load ptr, ptr %slot
+  ret ptr %value
+}
+define void @hold(ptr %x, i64 %at, ptr %value) alwaysinline {
+  call void @Py_IncRef(ptr %value)
+  %slot = getelementptr i8, ptr %x, i64 %at
+  store ptr %value, ptr %slot
+  ret void
+}
+define void @take(ptr %x, i64 %at, ptr %value) alwaysinline {
+  %slot = getelementptr i8, ptr %x, i64 %at
+  store ptr %value, ptr %slot
+  ret void
+}
+define void @exchange(ptr %x, i64 %at, ptr %value) {
+  %before = call ptr @held(ptr %x, i64 %at)
+  call void @hold(ptr %x, i64 %at, ptr %value)
+  call void @Py_DecRef(ptr %before)
+  ret void
+}"""
+
+
 class ObjectFunction:
     """Writes one function.
 

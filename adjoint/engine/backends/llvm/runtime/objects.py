@@ -23,8 +23,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adjoint.engine.backends.llvm.ir.object_functions import FIELDS, ObjectFunction
 from adjoint.engine.backends.llvm.runtime import fastcall, library
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED
+from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.core.object_layout import slot_offset
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor, wrap
@@ -33,7 +35,7 @@ CountWrites = Callable[[tuple[Storage, ...], tuple[int, ...]], None]
 WrapPlaces = Callable[[list[Any], tuple[int, ...]], list[Tensor]]
 _NEW = 65  # the interpreter's number of a class's `__new__`: Py_tp_new
 
-_TEXT = """
+_OUTSIDE = """
 declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyLong_FromLongLong(i64)
 declare i64 @PyTuple_Size(ptr)
@@ -51,105 +53,72 @@ declare ptr @object_new(ptr, ptr, ptr)
 @sample_tensor = external global i8
 @sample_storage = external global i8
 @no_arguments = external global i8
-@none = external global i8
-define ptr @tensor_of(ptr %array) {
-entry:
-  %t = call ptr @object_new(ptr @Tensor, ptr @no_arguments, ptr null)
-  %t.none = icmp eq ptr %t, null
-  br i1 %t.none, label %refuse, label %fill
-refuse:
-  ret ptr null
-fill:
-TENSOR_SLOTS
-  %s = call ptr @object_new(ptr @Storage, ptr @no_arguments, ptr null)
-  %s.none = icmp eq ptr %s, null
-  br i1 %s.none, label %fail, label %storage
-storage:
-  %t.storage = getelementptr i8, ptr %t, i64 STORAGE_AT
-  store ptr %s, ptr %t.storage
-STORAGE_SLOTS
-  call void @PyObject_GC_UnTrack(ptr %s)
-  ret ptr %t
-fail:
-  call void @Py_DecRef(ptr %t)
-  ret ptr null
-}
-define ptr @wrap_places(ptr %self, ptr %args, i64 %given) {
-entry:
-  %a1 = getelementptr ptr, ptr %args, i64 1
-  %results = load ptr, ptr %args
-  %places = load ptr, ptr %a1
-  %count = call i64 @PyTuple_Size(ptr %places)
-  %made = call ptr @PyList_New(i64 %count)
-  %full = icmp eq ptr %made, null
-  br i1 %full, label %refuse, label %loop
-refuse:
-  ret ptr null
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %put ]
-  %over = icmp sge i64 %i, %count
-  br i1 %over, label %done, label %look
-done:
-  ret ptr %made
-look:
-  %number = call ptr @PyTuple_GetItem(ptr %places, i64 %i)
-  %place = call i64 @PyLong_AsLongLong(ptr %number)
-  %array = call ptr @PyList_GetItem(ptr %results, i64 %place)
-  %none.there = icmp eq ptr %array, null
-  br i1 %none.there, label %fail, label %tensor
-tensor:
-  %t = call ptr @tensor_of(ptr %array)
-  %t.none = icmp eq ptr %t, null
-  br i1 %t.none, label %fail, label %put
-put:
-  %set = call i32 @PyList_SetItem(ptr %made, i64 %i, ptr %t)
-  %next = add i64 %i, 1
-  br label %loop
-fail:
-  call void @Py_DecRef(ptr %made)
-  ret ptr null
-}
-define ptr @count_writes(ptr %self, ptr %args, i64 %given) {
-entry:
-  %a1 = getelementptr ptr, ptr %args, i64 1
-  %storages = load ptr, ptr %args
-  %counts = load ptr, ptr %a1
-  %count = call i64 @PyTuple_Size(ptr %storages)
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %store ]
-  %over = icmp sge i64 %i, %count
-  br i1 %over, label %done, label %look
-done:
-  call void @Py_IncRef(ptr @none)
-  ret ptr @none
-look:
-  %storage = call ptr @PyTuple_GetItem(ptr %storages, i64 %i)
-  %number = call ptr @PyTuple_GetItem(ptr %counts, i64 %i)
-  %by = call i64 @PyLong_AsLongLong(ptr %number)
-  %slot = getelementptr i8, ptr %storage, i64 VERSION_AT
-  %before = load ptr, ptr %slot
-  %version = call i64 @PyLong_AsLongLong(ptr %before)
-  %sum = add i64 %version, %by
-  %error = icmp eq i64 %version, -1
-  br i1 %error, label %doubt, label %number.made
-doubt:
-  %raised = call ptr @PyErr_Occurred()
-  %wrong = icmp ne ptr %raised, null
-  br i1 %wrong, label %fail, label %number.made
-number.made:
-  %after = call ptr @PyLong_FromLongLong(i64 %sum)
-  %after.none = icmp eq ptr %after, null
-  br i1 %after.none, label %fail, label %store
-store:
-  store ptr %after, ptr %slot
-  call void @Py_DecRef(ptr %before)
-  %next = add i64 %i, 1
-  br label %loop
-fail:
-  ret ptr null
-}
-"""
+@none = external global i8"""
+
+
+def _text(at: dict[str, int]) -> str:
+    """The functions, for objects that keep their fields `at` these places."""
+    return "\n".join((_OUTSIDE, FIELDS, _tensor_of(at), _wrap_places(), _count_writes(at)))
+
+
+def _tensor_of(at: dict[str, int]) -> str:
+    """A tensor on an array, and its storage; all but the array is as in samples of both."""
+    f = ObjectFunction("tensor_of", "array", at=at)
+    failed = f.ending("failed", None)
+    tensor = f.made("object_new", "@Tensor", "@no_arguments", None, otherwise=failed)
+    for name in at:
+        if name.startswith("tensor.") and name != "tensor._storage":
+            value = "%array" if name == "tensor._array" else f.field("@sample_tensor", name)
+            f.fill(tensor, name, value)
+    storage = f.made("object_new", "@Storage", "@no_arguments", None, otherwise=failed)
+    for name in at:
+        if name.startswith("storage."):
+            value = "%array" if name == "storage.buffer" else f.field("@sample_storage", name)
+            f.fill(storage, name, value)
+    f.do("PyObject_GC_UnTrack", storage)  # Note [storages without the collector]
+    f.fill(tensor, "tensor._storage", storage)
+    f.tell(tensor)
+    return f.text()
+
+
+def _wrap_places() -> str:
+    """Tensors on those results that places say."""
+    f = ObjectFunction("wrap_places", "self", "args", "i64 given")
+    failed = f.ending("failed", None)
+    results, places = f.arguments(2)
+    count = f.number("PyTuple_Size", places)
+    tensors = f.made("PyList_New", count, otherwise=failed)
+
+    def put(k: V) -> None:
+        place = f.number("PyLong_AsLongLong", f.item(places, k))
+        array = f.call("PyList_GetItem", results, place)
+        f.refuse(f.is_null(array), failed)
+        f.put_in_list(tensors, k, f.made("tensor_of", array, otherwise=failed))
+
+    f.each(count, put)
+    f.tell(tensors)
+    return f.text()
+
+
+def _count_writes(at: dict[str, int]) -> str:
+    """Have storages know of so many more writes."""
+    f = ObjectFunction("count_writes", "self", "args", "i64 given", at=at)
+    failed = f.ending("failed", None)
+    storages, counts = f.arguments(2)
+
+    def count(k: V) -> None:
+        storage = f.item(storages, k)
+        by = f.number("PyLong_AsLongLong", f.item(counts, k))
+        before = f.field(storage, "storage.version")
+        version = f.number("PyLong_AsLongLong", before)
+        f.when(version.eq(-1), lambda: f.check(f.is_null(f.call("PyErr_Occurred")), failed))
+        after = f.made("PyLong_FromLongLong", version + by, otherwise=failed)
+        f.fill(storage, "storage.version", after)
+        f.do("Py_DecRef", before)
+
+    f.each(f.number("PyTuple_Size", storages), count)
+    f.tell_held("@none")
+    return f.text()
 
 
 class ObjectCode(NamedTuple):
@@ -176,18 +145,14 @@ def objects() -> ObjectCode | None:
     tensor, storage = _offsets(sample), _offsets(sample._storage)
     if sys.implementation.name != "cpython" or not COUNTED or tensor is None or storage is None:
         return None
-    text = _TEXT.replace(
-        "TENSOR_SLOTS", _slots("t", "@sample_tensor", tensor, "_array", "_storage")
-    )
-    text = text.replace("STORAGE_SLOTS", _slots("s", "@sample_storage", storage, "buffer"))
-    text = text.replace("STORAGE_AT", str(tensor["_storage"]))
-    text = text.replace("VERSION_AT", str(storage["version"]))
+    at = {f"tensor.{name}": place for name, place in tensor.items()}
+    at |= {f"storage.{name}": place for name, place in storage.items()}
     symbols = fastcall.interpreter() | {
         "Tensor": id(Tensor), "Storage": id(Storage), "no_arguments": id(()), "none": id(None),
         "sample_tensor": id(sample), "sample_storage": id(sample._storage),
         "object_new": object_new(),
     }  # fmt: skip
-    keep = (library.linked("objects", text, symbols), sample)
+    keep = (library.linked("objects", _text(at), symbols), sample)
     flags, code = fastcall.METH_FASTCALL, keep[0]
     count: CountWrites = fastcall.builtin(
         code.address("count_writes"), name="count_writes", flags=flags, keep=keep
@@ -219,26 +184,6 @@ def _offsets(thing: Any) -> dict[str, int] | None:
     offsets = {name: slot_offset(type(thing).__dict__[name]) for name in _filled(thing)}
     known = {name: offset for name, offset in offsets.items() if offset is not None}
     return known if len(known) == len(offsets) else None
-
-
-def _slots(
-    name_of_object: str, sample: str, offsets: dict[str, int], array: str, *others: str
-) -> str:
-    """Lines that fill an object's slots: one with the array, the rest as a sample's are."""
-    lines: list[str] = []
-    for name, offset in offsets.items():
-        if name in others:
-            continue
-        value = f"%{name_of_object}.{name}" if name != array else "%array"
-        if name != array:
-            lines.append(f"  {value}.from = getelementptr i8, ptr {sample}, i64 {offset}")
-            lines.append(f"  {value} = load ptr, ptr {value}.from")
-        lines.append(f"  call void @Py_IncRef(ptr {value})")
-        lines.append(
-            f"  %{name_of_object}.{name}.to = getelementptr i8, ptr %{name_of_object}, i64 {offset}"
-        )
-        lines.append(f"  store ptr {value}, ptr %{name_of_object}.{name}.to")
-    return "\n".join(lines)
 
 
 def _right(count: CountWrites, places: WrapPlaces) -> bool:

@@ -99,7 +99,7 @@ def _right(made: dict[str, Callable[..., Any]]) -> bool:
 def text(at: Places) -> str:
     """The functions, after those of `calling.asked_text`; `at` also tells what `noting` knows."""
     external = "\n".join(f"@{name} = external global i8" for name in symbols())
-    asked = (_is_plain(), _is_numpys(), _is_settled(), EXCHANGE, _sharing_of(at))
+    asked = (_is_plain(), _is_numpys(), _is_settled(), _sharing_of(at))
     getters = (_shape(), _ndim(), _dtype(), _device(), _requires_grad(at), _is_leaf(at), _data(at))
     questions = (_from_memory(at), _data_address(at), _storage_address(at), _untyped(at))
     return "\n".join((external, DECLARED, *asked, *getters, *questions))
@@ -109,15 +109,6 @@ DECLARED = """
 declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare ptr @PyType_GenericAlloc(ptr, i64)
 declare i32 @PySequence_Contains(ptr, ptr)"""
-# What was in the field is let go of when the new value is there.
-EXCHANGE = """
-define void @exchange(ptr %x, i64 %at, ptr %value) {
-  %before = call ptr @held(ptr %x, i64 %at)
-  call void @hold(ptr %x, i64 %at, ptr %value)
-  call void @Py_DecRef(ptr %before)
-  ret void
-}"""
-
 
 # -- what the others ask -------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.llvm.ir.object_functions import ObjectFunction
+from adjoint.engine.backends.llvm.ir.object_functions import FIELDS, ObjectFunction
 from adjoint.engine.backends.llvm.runtime.peeking import DTYPE, RANK, SAME_WORDS, SIZES
 from adjoint.engine.backends.llvm.small.comparing import FLOAT, INT, NDARRAY
 
@@ -62,26 +62,6 @@ def tensors_text(at: dict[str, int], arrays: NotedArrays) -> str:
         FIELDS, _is_tensor(), _edge_of(at), SAME_WORDS, _alike(), _is_among(),
         _carried(at, arrays.type), _window_on(at), _same_window(at), arrays.layout,
     ))  # fmt: skip
-
-
-# What is in a field; a value put there that somebody owns, or that this function's caller did.
-FIELDS = """
-define ptr @held(ptr %x, i64 %at) alwaysinline {
-  %slot = getelementptr i8, ptr %x, i64 %at
-  %value = load ptr, ptr %slot
-  ret ptr %value
-}
-define void @hold(ptr %x, i64 %at, ptr %value) alwaysinline {
-  call void @Py_IncRef(ptr %value)
-  %slot = getelementptr i8, ptr %x, i64 %at
-  store ptr %value, ptr %slot
-  ret void
-}
-define void @take(ptr %x, i64 %at, ptr %value) alwaysinline {
-  %slot = getelementptr i8, ptr %x, i64 %at
-  store ptr %value, ptr %slot
-  ret void
-}"""
 
 
 def _is_tensor() -> str:
