@@ -9,6 +9,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.core.operations.overrides import OVERRIDES
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.index import index
 
 DTYPES = ["float32", "float64", "int64", "int32", "uint8", "complex64"]
@@ -224,3 +225,48 @@ def test_what_is_followed_is_written_by_the_operation() -> None:
     assert source.grad.eq(1).all()
     with pytest.raises(RuntimeError, match="leaf"):
         ad.zeros(90, 70, requires_grad=True).index_fill_(0, index, 1.0)
+
+
+# Shape, the dimensions that are indexed (next to each other), the indices' shape.
+INNER: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = [
+    ((60, 131), (1,), (90,)), ((60, 131), (1,), (7, 9)), ((30, 17, 19), (1,), (40,)),
+    ((5, 40, 70), (1,), (33,)), ((30, 17, 19), (2,), (25,)), ((12, 7, 9, 11), (1, 2), (50,)),
+    ((12, 7, 9, 11), (2, 3), (6, 8)), ((2, 3000), (1,), (4000,)), ((4, 1, 2048), (1,), (3,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bfloat16"])
+def test_rows_of_several_tables_are_those_of_the_eager_table(dtype: str, workers: int) -> None:
+    """Eagerly from many elements on, and compiled: what is indexed need not come first."""
+    rng = np.random.default_rng(3)
+    before = ad.get_num_threads()
+    ad.set_num_threads(workers)
+    try:
+        for shape, dims, block in INNER:
+            x = ad.from_numpy(_table(rng, shape, "float32")).to(getattr(ad, dtype))
+            first, last = dims[0], dims[-1] + 1
+            chosen = (*shape[:first], *block, *shape[last:])
+            values = ad.from_numpy(_table(rng, chosen, "float32")).to(x.dtype)
+            if first == 1:
+                values = values.transpose(0, -1).contiguous().transpose(0, -1)
+            picks = [ad.from_numpy(rng.integers(-shape[d], shape[d], block)) for d in dims]
+            for adds in (True, False):
+
+                def put(x: Any, values: Any, *picks: Any) -> Any:
+                    return index.INDEX_PUT(x, values, *picks, dims=dims, accumulate=adds)  # noqa: B023
+
+                with CONTEXT.having(reference=True):
+                    want = put(x, values, *picks)
+                for got in (put(x, values, *picks), ad.compile(put)(x, values, *picks)):
+                    assert bool(ad.equal(got, want)), (shape, dims, block, adds)
+    finally:
+        ad.set_num_threads(before)
+
+
+def test_an_index_out_of_bounds_of_an_inner_dimension_is_told() -> None:
+    x, source = ad.ones(40, 130), ad.ones(40, 101)
+    picks = ad.cat([ad.arange(100), ad.tensor([130])])
+    for call in (ad.index_add, ad.compile(ad.index_add)):
+        with pytest.raises(IndexError, match="130 is out of bounds for dimension 1 with size 130"):
+            call(x, 1, picks, source)
