@@ -397,7 +397,7 @@ def asks_nothing(x: Tensor, args: tuple[Any, ...], named: dict[str, Any]) -> boo
         return False
     if len(args) == 1:
         return args[0] is x.dtype or is_cpu(args[0])
-    return is_cpu(args[0]) and args[1] is x.dtype
+    return is_cpu(args[0]) and (args[1] is None or args[1] is x.dtype)
 
 
 def is_cpu(device: Any) -> bool:

@@ -11,7 +11,7 @@ from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import require_within
-from adjoint.engine.ops.common.checks import require
+from adjoint.engine.ops.common.checks import are_between, require
 from adjoint.engine.ops.nn.activations import LOG_SIGMOID
 from adjoint.engine.ops.nn.common import FUNCTIONAL, in_float32, require_floating, widen
 from adjoint.engine.ops.nn.losses.loss_dtypes import require_result_in
@@ -54,6 +54,8 @@ NO_PROBABILITY = (
 
 def _checked(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Both operands, if they are between 0 and 1."""
+    if are_between(x, 0, 1) and are_between(y, 0, 1):
+        return x, y
     first, second = (
         require(z, (z >= 0) & (z <= 1), message)
         for z, message in zip((x, y), NO_PROBABILITY, strict=True)
