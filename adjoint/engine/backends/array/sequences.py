@@ -15,6 +15,7 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeError, DTypeTypeError, DTypeValueError, ShapeValueError
 from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.host import fits_a_word
 from adjoint.engine.tensor.tensor import DTYPE_OF
 
 Array = Any
@@ -102,6 +103,7 @@ def _unwrap(data: Any) -> Any:
     return data
 
 
+_ROOM = 3e38  # less than float32's largest number
 _SEQUENCES, _FLOATS, _INTS = {list, tuple}, {float}, {int}
 
 
@@ -128,6 +130,20 @@ def _of_numbers(data: Any, dtype: DType | None) -> Array | None:
     return None
 
 
+def _of_number(data: Any, dtype: DType | None) -> Array | None:
+    """The same of one number; None of others, or where something is to be said of it."""
+    kind = data.__class__
+    if kind is float:
+        target = dtype or dt.get_default_dtype()
+        # What is larger than float32's numbers overflows, of which NumPy warns.
+        if target is dt.float32 and not -_ROOM < data < _ROOM:
+            return None
+        return np.array(data, NUMPY_OF[target]) if target in (dt.float32, dt.float64) else None
+    if kind is int and (dtype is None or dtype is dt.int64):
+        return np.array(data, np.int64) if fits_a_word(data) else None
+    return np.array(data) if kind is bool and (dtype is None or dtype is dt.bool_) else None
+
+
 def to_array(data: Any, dtype: DType | None) -> Array:
     """A NumPy array of `data` with PyTorch's choice of dtype; a copy.
 
@@ -135,8 +151,10 @@ def to_array(data: Any, dtype: DType | None) -> Array:
     """
     if data.__class__ is list or data.__class__ is tuple:
         array = _of_numbers(data, dtype)
-        if array is not None:
-            return array
+    else:
+        array = _of_number(data, dtype)
+    if array is not None:
+        return array
     dtypes = _leaf_dtypes(data)
     if isinstance(data, (list, tuple)) and _holds_tensor(data):
         data = _unwrap(data)

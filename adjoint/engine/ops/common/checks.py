@@ -67,7 +67,7 @@ def are_between(x: Tensor, low: float, high: float) -> bool:
     if not CONTEXT.plain or LISTENERS:
         return False
     if array.size <= FEWEST:
-        return all([low <= number <= high for number in array.reshape(-1).tolist()])
+        return all(low <= number <= high for number in array.reshape(-1).tolist())
     return bool(low <= array.min() and array.max() <= high)  # neither holds of NaN
 
 

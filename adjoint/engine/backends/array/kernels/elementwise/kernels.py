@@ -148,8 +148,20 @@ def array_of(xp: Any, x: Any, like: Array) -> Array:
     return x if hasattr(x, "dtype") else xp.asarray(x, dtype=like.dtype)
 
 
+def is_plain_divisor(xp: Any, x: Any, y: Any) -> bool:
+    """Whether NumPy takes a number as it is: its kind is that of the elements, and it is not 0."""
+    if xp is not np or not hasattr(x, "dtype"):
+        return False
+    return bool(y) and (
+        (y.__class__ is int and x.dtype.char in "ilqfd")
+        or (y.__class__ is float and x.dtype.char in "fd")
+    )
+
+
 @lowers(division.FLOOR_DIVIDE)
 def floor_divide(xp: Any, x: Any, y: Any) -> Array:
+    if is_plain_divisor(xp, x, y):
+        return xp.floor_divide(x, y)
     x, y = pair(xp, x, y)
     refuse_zero(xp, "floor_divide", x, y)
     return xp.floor_divide(x, y)
