@@ -89,11 +89,13 @@ MATMUL: Record = bilinear(
 )
 
 
-# The same of two long vectors off the tape, of which a library's product takes one core, and halves
-# by way of copies in float32.
+# The same of two long vectors, of which a library's product takes one core, and halves by way of
+# copies in float32.
 DOT = composite(
     "dot_product",
     lambda x, y: (_in_single(x) * _in_single(y)).sum().to(x.dtype),
+    lambda g, y: g * y,
+    lambda g, x: g * x,
     operands=("x", "y"),
     fragment="composed",
 )
@@ -192,7 +194,7 @@ def _are_long(x: Tensor, y: Tensor) -> bool:
     least = HALVES if dtype in HALF_DTYPES else max(DOT.large, COMPUTED + 1) if WAITS else DOT.large
     if not (0 < least <= array.size and DOT.large) or array.dtype != dtype:
         return False
-    return _has_no_history(x) and (y is x or _has_no_history(y))
+    return _is_seen_by_none(x) and (y is x or _is_seen_by_none(y))
 
 
 def _has_no_history(x: Tensor) -> bool:
@@ -201,10 +203,14 @@ def _has_no_history(x: Tensor) -> bool:
     Then its array alone is seen so: the views of both, and back, take three times the time of the
     product of 4000 elements.
     """
+    return _is_seen_by_none(x) and not (CONTEXT.grad_enabled and x.requires_grad)
+
+
+def _is_seen_by_none(x: Tensor) -> bool:
+    """Whether floats of the CPU's may be multiplied in whichever way is quickest."""
     return (
         _is_array(x)
         and (x._array.dtype.kind == "f" or x._array.dtype in HALF_DTYPES)
-        and not (CONTEXT.grad_enabled and x.requires_grad)
         and not (LISTENERS or HOOKS.wrappers is not None)
         and not (OVERRIDES.active and not concerns_nobody((x,), {}))
     )
