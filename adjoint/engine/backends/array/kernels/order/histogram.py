@@ -92,16 +92,43 @@ def histogramdd(xp: Any, points: Array, *rest: Array, weighted: bool) -> Array:
     weights = widen(rest[0]) if weighted else None
     edges = [widen(e) for e in rest[weighted:]]
     shape = tuple(e.shape[0] - 1 for e in edges)
+    columns = [widen(points[:, i]) for i in range(len(edges))]
     inside = xp.ones(points.shape[0], dtype=bool)
-    flat = xp.zeros(points.shape[0], dtype=np.int64)
-    for i, e in enumerate(edges):
-        x = widen(points[:, i])
+    for x, e in zip(columns, edges, strict=True):
         if not bool(xp.isfinite(e[0]) & xp.isfinite(e[-1])):
             raise RuntimeError(f"histogram: range of [{float(e[0])}, {float(e[-1])}] is not finite")
-        at = xp.searchsorted(e, x, side="right") - 1
-        at = xp.where(x == e[-1], shape[i] - 1, at)  # the last bin holds its upper edge
         inside &= (x >= e[0]) & (x <= e[-1])
-        flat = flat * shape[i] + at
+    if xp is np and not inside.all():
+        columns = [x[inside] for x in columns]
+    flat = xp.zeros(columns[0].shape[0], dtype=np.int64) if columns else xp.zeros_like(inside)
+    for x, e, bins in zip(columns, edges, shape, strict=True):
+        flat = flat * bins + places_in(xp, x, e)
+    flat = flat if xp is np else flat[inside]
     chosen = None if weights is None else weights[inside]
-    out = counted(xp, flat[inside], chosen, prod(shape))
+    out = counted(xp, flat, chosen, prod(shape))
     return out.reshape(shape).astype(points.dtype)
+
+
+MANY = 1 << 10  # elements from which on a search takes longer than to reckon and look
+EVEN = 1.01  # times as wide as the narrowest bin is the widest, where bins are as good as equal
+
+
+def places_in(xp: Any, x: Array, edges: Array) -> Array:
+    """Which bin elements are in; on the CPU they are in one.
+
+    Where bins are equal it is reckoned; rounding may put an element into a bin beside its own, so
+    all are looked at, and those searched for that are not where they should be.
+    """
+    last = edges.shape[0] - 2
+    widths = np.diff(edges) if xp is np and x.size >= MANY and last > 0 else None
+    if widths is None or not 0 < widths.max() <= EVEN * widths.min():
+        at = xp.searchsorted(edges, x, side="right") - 1
+        return xp.where(x == edges[-1], last, at)  # the last bin holds its upper edge
+    scale = (last + 1) / (float(edges[-1]) - float(edges[0]))
+    at = ((x - edges[0]) * x.dtype.type(scale)).astype(np.int64)
+    np.minimum(at, last, out=at)
+    wrong = x < edges.take(at)
+    wrong |= (x >= edges[1:].take(at)) & (at < last)
+    off = np.flatnonzero(wrong)
+    at[off] = np.minimum(np.searchsorted(edges, x[off], side="right") - 1, last)
+    return at
