@@ -52,6 +52,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     if loops.native() is None:
         pytest.skip("objects are laid out otherwise here: nothing is found natively")
     monkeypatch.setattr(small_calls, "SIGHTED", 0)
+    # However many calls there were before, in other tests.
+    monkeypatch.setattr("adjoint.engine.core.operations.small_calls.EVERY", 1)
     monkeypatch.setattr(sightings, "LOADING", sightings.WORTH)
     HOOKS.load_rest()
     FRAGMENTS.forget()
