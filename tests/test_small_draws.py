@@ -199,6 +199,16 @@ def test_the_tape_and_read_only_memory_have_their_say() -> None:
     assert not y.requires_grad or y.grad_fn is not None
     with pytest.raises(RuntimeError, match="modified"):
         square.sum().backward()
+    plain, followed = ad.zeros(12), leaf * 1
+    for _ in range(3):
+        plain[3:].normal_()  # a view of what the tape does not follow has a program
+        followed[3:].normal_()
+        with pytest.raises(RuntimeError, match="leaf"):
+            leaf[3:].normal_()
+    assert plain.tolist()[:3] == [0, 0, 0]
+    assert plain.count_nonzero() == 9
+    (grad,) = ad.autograd.grad(followed.sum(), leaf)
+    assert grad.tolist() == [1, 1, 1, 0, 0, 0, 0, 0, 0]
     fixed = np.zeros(9, np.float32)
     fixed.flags.writeable = False
     with CONTEXT.having(reference=True):

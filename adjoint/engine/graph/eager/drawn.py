@@ -48,6 +48,7 @@ from adjoint.engine.ops.create.creation import EMPTY
 from adjoint.engine.ops.random.random import RANDOM
 from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.engine.tensor.watching import doubt
+from adjoint.engine.tensor.writing.mutation import is_off_tape
 
 FILLING = frozenset(FILLS.split())
 SEED = 5  # of the generator that programs are tried with
@@ -268,7 +269,7 @@ def filling_of(drawing: DrawCall) -> Callable[..., Tensor | None]:
 
     def fill(source: Generator, target: Tensor, *others: Tensor) -> Tensor | None:
         storage = target._storage
-        if (target._requires_grad or target._base is not None) and CONTEXT.grad_enabled:
+        if CONTEXT.grad_enabled and not is_off_tape(target):
             return None
         if storage.version < 0 or not target._array.flags.writeable:
             return None
