@@ -150,12 +150,8 @@ def array_of(xp: Any, x: Any, like: Array) -> Array:
 
 def is_plain_divisor(xp: Any, x: Any, y: Any) -> bool:
     """Whether NumPy takes a number as it is: its kind is that of the elements, and it is not 0."""
-    if xp is not np or not hasattr(x, "dtype"):
-        return False
-    return bool(y) and (
-        (y.__class__ is int and x.dtype.char in "ilqfd")
-        or (y.__class__ is float and x.dtype.char in "fd")
-    )
+    kinds = {int: "ilqfd", float: "fd"}.get(y.__class__)
+    return bool(kinds and xp is np and y and hasattr(x, "dtype") and x.dtype.char in kinds)
 
 
 @lowers(division.FLOOR_DIVIDE)
