@@ -196,7 +196,7 @@ def _device_type(values: Any) -> str | None:
     layouts = []
     for x in values:
         if isinstance(x, TensorBase):
-            layout = x._array.__class__  # type: ignore[attr-defined]
+            layout = x._array.__class__
             if layout in DEVICE_LAYOUTS:
                 return "cuda"
             layouts.append(layout)

@@ -300,7 +300,7 @@ def specs_of(operands: tuple[Any, ...]) -> tuple[Spec | None, ...]:
     known = True  # a symbol is not asked for its hash
     for x in operands:
         if isinstance(x, TensorBase):
-            array = x._array  # type: ignore[attr-defined]
+            array = x._array
             if array.__class__ is ndarray:  # as `_spec` has it, inline
                 specs.append(_new_tuple(Spec, (array.shape, DTYPE_OF[array.dtype], CPU)))
             elif (only := ONLY_DEVICE.get(array.__class__)) is not None:

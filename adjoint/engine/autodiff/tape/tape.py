@@ -132,7 +132,7 @@ class RecordNode(TapeNode):
         values = [*self.intact(), *grads]
         for x in values:
             if isinstance(x, TensorBase):
-                array = x._array  # type: ignore[attr-defined]
+                array = x._array
                 if array.__class__ is not ndarray or array.size > FEW_ON_TAPE:
                     return None
         return self.apply_once(HOOKS.straight, values, grads, needed, sighted=True)
@@ -159,13 +159,13 @@ class RecordNode(TapeNode):
         if CONTEXT.grad_enabled:
             return None
         values = [*self.intact(), *grads]  # of a loss, the cotangent is one number
-        if least and any(isinstance(x, TensorBase) and x._array.size >= least for x in values):  # type: ignore[attr-defined]
+        if least and any(isinstance(x, TensorBase) and x._array.size >= least for x in values):
             return self.apply_quickly(values, grads, needed)
         if self.plan.elementwise:
             return None
         much = plan.record.much if plan.record.pulled_large else None
         if much is not None:
-            shapes = [x._array.shape for x in values if isinstance(x, TensorBase)]  # type: ignore[attr-defined]
+            shapes = [x._array.shape for x in values if isinstance(x, TensorBase)]
             if much(shapes, self.params):
                 return self.apply_quickly(values, grads, needed)
         return self.apply_once(HOOKS.straight, values, grads, needed)
@@ -195,7 +195,7 @@ class RecordNode(TapeNode):
         """Everything that was saved, quickly where nothing happened to it since."""
         versions, values = self.versions, []
         for k, value in enumerate(self.saved):  # type: ignore[arg-type]
-            if isinstance(value, TensorBase) and value._storage.version == versions[k]:  # type: ignore[attr-defined]
+            if isinstance(value, TensorBase) and value._storage.version == versions[k]:
                 values.append(value)
             else:
                 values.append(self.load(k, None, self.output_at(k)))
@@ -481,12 +481,12 @@ def attach(record: Record, operands: tuple[Any, ...], params: dict[str, Any], ou
     for x in operands:
         bits <<= 1
         if isinstance(x, TensorBase):
-            base = x._base  # type: ignore[attr-defined]
+            base = x._base
             if base is not None and base[0]._node is not base[1]:
                 sync_view(x)  # type: ignore[arg-type]
-            if x._requires_grad:  # type: ignore[attr-defined]
-                node = x._node  # type: ignore[attr-defined]
-                edges.append((x, 0) if node is None else (node, x._nr))  # type: ignore[attr-defined]
+            if x._requires_grad:
+                node = x._node
+                edges.append((x, 0) if node is None else (node, x._nr))
                 bits |= 1
                 continue
         edges.append(None)
@@ -555,7 +555,7 @@ def make_node(
     for code in plan.saves:
         value = operands[code] if code >= 0 else alias(outs[-1 - code])
         saved.append(value)
-        version = value._storage.version if isinstance(value, TensorBase) else 0  # type: ignore[attr-defined]
+        version = value._storage.version if isinstance(value, TensorBase) else 0
         if version < 0 and not CONTEXT.levels:  # a transform keeps what it saves to itself
             raise refuse_inference()
         versions.append(version)

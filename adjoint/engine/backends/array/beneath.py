@@ -42,7 +42,7 @@ def execute_beneath(record: Record, operands: tuple[Any, ...], params: dict[str,
     ):
         return execute(record, operands, params)
     for x in operands:
-        if isinstance(x, TensorBase) and x._array.__class__ is not ndarray:  # type: ignore[attr-defined]
+        if isinstance(x, TensorBase) and x._array.__class__ is not ndarray:
             return execute(record, operands, params)
     levels, tracking = context.levels, context.grad_enabled
     try:  # not `with`: a KeyboardInterrupt may come where its end is entered

@@ -114,7 +114,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     large = record.large
     for x in operands:
         if isinstance(x, TensorBase):
-            array = x._array  # type: ignore[attr-defined]
+            array = x._array
             if array.__class__ is not ndarray:
                 if array.__class__ in DEVICE_LAYOUTS:
                     if record.on_device:
@@ -128,7 +128,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             if array.size >= least and array.size > whole:
                 whole = array.size
             key.append(array.dtype if array.ndim else (array.dtype,))
-            if x._requires_grad or x._base is not None:  # type: ignore[attr-defined]
+            if x._requires_grad or x._base is not None:
                 tracked = True
         else:
             if type(x) is HostScalar:  # its class is its number's
@@ -196,7 +196,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
 def attached(record: Record, operands: Any, params: dict[str, Any], out: Any) -> Any:
     """A result, on the tape if some operand may be followed."""
     tensors = [x for x in operands if isinstance(x, TensorBase)]
-    if CONTEXT.grad_enabled and any(x._requires_grad or x._base is not None for x in tensors):  # type: ignore[attr-defined]
+    if CONTEXT.grad_enabled and any(x._requires_grad or x._base is not None for x in tensors):
         HOOKS.attach(record, operands, params, out)
     return out
 
@@ -284,7 +284,7 @@ def run_by_table(record: Record, operands: tuple[Any, ...], params: dict[str, An
     followed = False
     for x in operands:
         if isinstance(x, TensorBase):
-            a = x._array  # type: ignore[attr-defined]
+            a = x._array
             here = a.__class__ in DEVICE_LAYOUTS and a.data.device_id == current
             if not here or a.dtype.names is not None:
                 return run_general(record, operands, params)

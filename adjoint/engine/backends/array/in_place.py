@@ -58,7 +58,7 @@ def compute_into(record: Record, target: Any, other: Any, *more: Any) -> bool:
     if isinstance(other, TensorBase):
         if HOOKS.sparse is not None and other.is_sparse:  # type: ignore[attr-defined]
             return HOOKS.sparse.add_into(record, into, other)
-        other = other._array  # type: ignore[attr-defined]
+        other = other._array
         if other.__class__ is not ndarray or (other.shape and other.shape != into.shape):
             return False
         kind = other.dtype if other.shape else (other.dtype,)
@@ -167,7 +167,7 @@ def given_to_program(
     places: list[Any] = []
     for x in others:
         if isinstance(x, TensorBase):
-            array = x._array  # type: ignore[attr-defined]
+            array = x._array
             if array.__class__ is not ndarray or not is_program_dtype(array.dtype):
                 return None
             if order is not None:

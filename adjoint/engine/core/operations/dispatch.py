@@ -25,7 +25,7 @@ def highest_level(operands: tuple[Any, ...]) -> Level | None:
     top: Level | None = None
     for x in operands:
         if isinstance(x, TensorBase):
-            level = x._storage.level  # type: ignore[attr-defined]
+            level = x._storage.level
             if level is not None and (top is None or level.depth > top.depth):
                 top = level
     if top is not None and not top.active:
@@ -70,7 +70,7 @@ def is_calm(record: Record, operands: tuple[Any, ...]) -> bool:
         return False
     if record.compose is not None and record.name not in CALM_ON_CPU:
         return False
-    tensors = [x._array for x in operands if isinstance(x, TensorBase)]  # type: ignore[attr-defined]
+    tensors = [x._array for x in operands if isinstance(x, TensorBase)]
     return bool(tensors) and all(array.__class__ is ndarray for array in tensors)
 
 
@@ -240,7 +240,7 @@ def mark_for_inference(outs: Any, operands: tuple[Any, ...]) -> None:
     """Note in storages that no operand has that they were made in inference mode."""
     for t in outs if isinstance(outs, (tuple, list)) else (outs,):
         if isinstance(t, TensorBase):
-            storage = t._storage  # type: ignore[attr-defined]
+            storage = t._storage
             if not is_among(storage, operands):
                 storage.version = INFERENCE_VERSION
 
@@ -249,7 +249,7 @@ def is_among(storage: Any, operands: Any) -> bool:
     """Whether a storage is that of an operand, or of one in a list."""
     for x in operands:
         if isinstance(x, TensorBase):
-            if x._storage is storage:  # type: ignore[attr-defined]
+            if x._storage is storage:
                 return True
         elif x.__class__ in (list, tuple) and is_among(storage, x):
             return True

@@ -292,7 +292,7 @@ def partial_for(g: Any, fn: Fn, arguments: Sequence[Any]) -> Any:
     """
     usual = g._array.dtype
     for x in arguments:
-        if isinstance(x, TensorBase) and x._array.dtype is not usual:  # type: ignore[attr-defined]
+        if isinstance(x, TensorBase) and x._array.dtype is not usual:
             return _wide_partial(g, fn, arguments)
     return fn(*arguments)
 

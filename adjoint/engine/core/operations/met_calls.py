@@ -69,7 +69,7 @@ def is_of_device(args: tuple[Any, ...]) -> bool:
         x = args[1]
     if x.__class__ in (list, tuple) and x:
         x = x[0]
-    return isinstance(x, TensorBase) and x._array.__class__ in DEVICE_LAYOUTS  # type: ignore[attr-defined]
+    return isinstance(x, TensorBase) and x._array.__class__ in DEVICE_LAYOUTS
 
 
 def joined(small: SmallCalls, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -94,8 +94,8 @@ def call_on_device(
     if CONTEXT.grad_enabled:
         for x in operands:
             if isinstance(x, TensorBase):  # `is_followed`, inline
-                base = x._base  # type: ignore[attr-defined]
-                if x._requires_grad or (base is not None and base[0]._requires_grad):  # type: ignore[attr-defined]
+                base = x._base
+                if x._requires_grad or (base is not None and base[0]._requires_grad):
                     return None
     if small.met:
         try:
@@ -264,7 +264,7 @@ def put_small(
     """
     storage, operands = target._storage, joined(small, args)
     for x in operands:
-        if isinstance(x, TensorBase) and x._storage is storage and x is not target:  # type: ignore[attr-defined]
+        if isinstance(x, TensorBase) and x._storage is storage and x is not target:
             return False
     if kwargs and ("device" in kwargs or any(isinstance(x, TensorBase) for x in kwargs.values())):
         return False

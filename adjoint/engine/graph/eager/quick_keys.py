@@ -76,7 +76,7 @@ def add_operands(
     """Add operands to a key, and sort them; False: there is no quick one."""
     for x in operands:
         if isinstance(x, TensorBase):
-            array = x._array  # type: ignore[attr-defined]
+            array = x._array
             if array.__class__ is ndarray:
                 key += (array.dtype, array.shape, array.strides)
             elif array.__class__ in DEVICE_LAYOUTS:

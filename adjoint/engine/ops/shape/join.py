@@ -180,7 +180,7 @@ def _listed(name: str, tensors: Any, shaped: Any = None) -> list[Any]:
         if not isinstance(x, TensorBase):
             i = next(i for i, x in enumerate(many) if not is_tensor(x))
             raise TypeError(f"{name}: expected Tensor as element {i}, received {type(x).__name__}")
-        own = x._array.dtype  # type: ignore[attr-defined]
+        own = x._array.dtype
         if dtype is None:
             dtype = own
         elif own is not dtype and own != dtype:
