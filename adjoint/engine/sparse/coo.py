@@ -19,6 +19,7 @@ from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
+from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.sparse.tensor import SparseTensor, bare
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -230,8 +231,6 @@ def coordinates_of(keys: Tensor, size: Shape) -> Tensor:
     rows = []
     for step, extent in zip(contiguous_strides(size), size, strict=True):
         rows.append((keys // max(step, 1)) % max(extent, 1))
-    from adjoint.engine.ops.shape.join import stack
-
     return stack(rows) if rows else keys.new_zeros((0, keys.shape[0]))
 
 

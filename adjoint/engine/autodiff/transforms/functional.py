@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine.autodiff.tape.reverse import grad
 from adjoint.engine.autodiff.transforms.forward import jvp as push_forward
+from adjoint.engine.autodiff.transforms.gradient import grad as gradient_of
 from adjoint.engine.autodiff.transforms.jacobians import jacfwd
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.record import is_tensor
@@ -320,8 +321,6 @@ def hessian(
 
     def gradient(*xs: Any) -> tuple[Any, ...]:
         if outer_jacobian_strategy == "forward-mode":
-            from adjoint.engine.autodiff.transforms.gradient import grad as gradient_of
-
             scalar = lambda *ys: _scalar(func, ys, "hessian", False).reshape(())
             return gradient_of(scalar, tuple(range(len(xs))))(*xs)
         value = _scalar(func, xs, "hessian", strict)

@@ -8,6 +8,7 @@ from adjoint.engine.backends.array.interop import OF_TYPE, legacy_constructor
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.public import PUBLIC, Public
+from adjoint.engine.core.state.placement import set_default_device
 from adjoint.engine.tensor.tensor import Tensor
 
 NAMES = {
@@ -88,6 +89,4 @@ def set_default_tensor_type(t: Any) -> None:
     dt.set_default_dtype(dtype)
     OF_TYPE["device"] = device_type
     if device_type == "cuda":
-        from adjoint.engine.core.state.placement import set_default_device
-
         set_default_device("cuda")

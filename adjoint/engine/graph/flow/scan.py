@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adjoint.engine.autodiff.tape.checkpoint import checkpoint as again
 from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
@@ -127,8 +128,6 @@ def _empty(step: Any, carry: list[Any], rows: list[Any]) -> tuple[list[Any], lis
 
 
 def _checkpointed(step: Any, carries: int) -> Any:
-    from adjoint.engine.autodiff.tape.checkpoint import checkpoint as again
-
     def run(carry: list[Any], x: list[Any]) -> Any:
         return again(
             lambda *flat: step(flat[:carries], flat[carries:]), *carry, *x, use_reentrant=False

@@ -30,6 +30,7 @@ from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.reading.item import known
 from adjoint.engine.tensor.tensor import alias
+from adjoint.engine.tensor.writing.mutation import payload
 
 # -- the record ---------------------------------------------------------------------------------
 
@@ -256,8 +257,6 @@ def _loop(test: Any, body: Any, carry: list[Any], limit: int | None) -> list[Any
 
 def _any(flag: Any) -> bool:
     """Whether a flag holds for any element of the batches it stands for."""
-    from adjoint.engine.tensor.writing.mutation import payload
-
     while flag._storage.level is not None:
         value = payload(flag)
         flag = getattr(value, "primal", value)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.ops.elementwise.records import where
 from adjoint.engine.ops.special.real import real_elementwise
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ XLOG1PY = real_elementwise("xlog1py", lambda x, y: _log1p_or_zero(x, y), lambda 
 
 def _log1p_or_zero(x: Any, y: Any) -> Any:
     """log1p(y), and 0 where x is 0 and y has no logarithm."""
-    from adjoint.engine.ops.elementwise.records import where
-
     if not is_tensor(y):
         y = x.new_zeros(()) + y
     if not is_tensor(x):

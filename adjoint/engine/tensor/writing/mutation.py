@@ -26,7 +26,7 @@ from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.meta import is_meta, no_data
-from adjoint.engine.tensor.storage import Window, track
+from adjoint.engine.tensor.storage import Storage, Window, track
 from adjoint.engine.tensor.strides import lane_strides
 from adjoint.engine.tensor.tensor import (
     LONG,
@@ -547,8 +547,6 @@ def payload(tensor: Tensor) -> Any:
 
 def make_level_tensor(level: Level, spec: Any, value: Any) -> Tensor:
     """A new tensor of a level holding `value`."""
-    from adjoint.engine.tensor.storage import Storage
-
     storage = Storage(None, level=level, payload=value)
     storage.birth = CONTEXT.levels[-1].depth if CONTEXT.levels else 0
     return symbolic(spec, storage, lane_strides(getattr(value, "primal", value), spec.shape))

@@ -19,6 +19,8 @@ from typing import Any
 
 from adjoint.engine.capture.python.calling import call, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
+from adjoint.engine.capture.python.frames import current_exception
+from adjoint.engine.capture.python.instructions.variables import variable_name
 from adjoint.engine.capture.python.language import attributes, classes, items, iteration, operators
 from adjoint.engine.capture.python.locations import Answer
 from adjoint.engine.capture.python.plain import MISSING, PLAIN, ObjectIdentity, is_a, is_plain
@@ -374,8 +376,6 @@ def _globals(recorder: Recorder) -> Any:
 
 
 def _locals(recorder: Recorder) -> Any:
-    from adjoint.engine.capture.python.instructions.variables import variable_name
-
     frame = recorder.frames[-1]
     if frame.names is not None:
         return frame.names
@@ -413,8 +413,6 @@ def print_again(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _exc_info(recorder: Recorder) -> Any:
-    from adjoint.engine.capture.python.frames import current_exception
-
     error = current_exception(recorder)
     return (None, None, None) if error is None else (type(error), error, error.__traceback__)
 

@@ -16,7 +16,7 @@ import weakref
 from typing import Any
 
 from adjoint.engine.capture.python.calling import call, entered, unknown
-from adjoint.engine.capture.python.exposing import NeedsPython, expose, is_iterator
+from adjoint.engine.capture.python.exposing import NeedsPython, expose, from_outside, is_iterator
 from adjoint.engine.capture.python.language import attributes, classes, items, iteration, operators
 from adjoint.engine.capture.python.language.operators import new_result, pure
 from adjoint.engine.capture.python.locations import Answer
@@ -138,8 +138,6 @@ def _of_iterator(
         return iteration.step(recorder, bound)
     if method.__name__ == "__iter__":
         return bound
-    from adjoint.engine.capture.python.exposing import from_outside
-
     raise from_outside(recorder, bound)
 
 

@@ -10,6 +10,7 @@ from adjoint.engine.capture.python.calling import call, is_python, run_engines, 
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
 from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.capture.python.language.attributes import bind, class_lookup
+from adjoint.engine.capture.python.language.binding import slots_of
 from adjoint.engine.capture.python.plain import MISSING, can_change
 from adjoint.engine.capture.python.recorder import Recorder, cell_value
 
@@ -160,6 +161,4 @@ def _check_cell(cls: type, content: Any, name: str) -> None:
 
 
 def _class_fast(body: Any) -> list[Any]:
-    from adjoint.engine.capture.python.language.binding import slots_of
-
     return [MISSING] * slots_of(body.__code__)
