@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,81 @@ def test_regression() -> None:
     assert in_batches(metrics.R2(), got, want) == pytest.approx(
         1 - (error**2).sum() / ((want - want.mean()) ** 2).sum()
     )
+
+
+@pytest.mark.parametrize("far", [0, 10**6, 10**9])
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_regression_by_fractions(far: int, size: int) -> None:
+    """Exact numbers, in batches, also where they vary little beside what they are."""
+    want = np.array([far + n * 37 % 11 / 8 for n in range(40)])
+    got = want + np.array([n * 23 % 7 / 4 - 0.5 for n in range(40)])
+    targets, errors = [Fraction(x) for x in want], [Fraction(x) for x in got - want]
+    mean = sum(targets) / 40
+    squared, spread = sum(e * e for e in errors), sum((t - mean) ** 2 for t in targets)
+    exact: dict[type[Any], float] = {
+        metrics.MeanSquaredError: float(squared / 40),
+        metrics.RootMeanSquaredError: float(squared / 40) ** 0.5,
+        metrics.MeanAbsoluteError: float(sum(map(abs, errors)) / 40),
+        metrics.R2: float(1 - squared / spread),
+    }
+    for kind, value in exact.items():
+        assert in_batches(kind(), got, want, size) == pytest.approx(value, rel=1e-12)
+    weights = np.arange(40) % 5
+    weighed = sum(t * int(w) for t, w in zip(targets, weights, strict=True)) / int(weights.sum())
+    assert in_batches(metrics.Mean(), want, weights, size) == pytest.approx(
+        float(weighed), rel=1e-12
+    )
+
+
+def test_what_numbers_cannot_say() -> None:
+    same = ad.full((3,), 0.1, dtype=ad.float64)
+    for size in (1, 3):
+        with pytest.raises(ValueError, match="do not vary"):
+            in_batches(metrics.R2(), np.zeros(3), same.numpy(), size)
+    for empty in (metrics.Mean(), metrics.R2(), metrics.MeanSquaredError(), metrics.Perplexity()):
+        with pytest.raises(RuntimeError, match="nothing to say"):
+            empty.compute()
+    with pytest.raises(RuntimeError, match="nothing to say"):
+        metrics.Mean().update(ad.ones(2), ad.zeros(2)).compute()
+    for metric, got, want in (
+        (metrics.R2(), ad.ones(2), ad.ones(2, 1)),
+        (metrics.Perplexity(), ad.ones(2, 3), ad.zeros(3).long()),
+        (metrics.AUC(), ad.ones(2, 3), ad.zeros(2)),
+        (metrics.AUC(), ad.ones(2, 1), ad.zeros(2)),
+    ):
+        with pytest.raises(ValueError, match="differ in shape|do not fit"):
+            metric.update(got, want)
+
+
+def test_auc_of_two_columns_is_that_of_the_second() -> None:
+    scores = RNG.random((30, 2))
+    labels = np.arange(30) % 2
+    two, one = (in_batches(metrics.AUC(), s, labels) for s in (scores, scores[:, 1]))
+    assert two == one
+    assert two != in_batches(metrics.AUC(), scores[:, 0], labels)
+
+
+@pytest.mark.parametrize("average", ["micro", "macro", "weighted", "none"])
+def test_scores_of_classes_by_counting(average: str) -> None:
+    for kind, share in (
+        (metrics.Precision, lambda t, p, n: t / p if p else 0.0),
+        (metrics.Recall, lambda t, p, n: t / n if n else 0.0),
+        (metrics.F1, lambda t, p, n: 2 * t / (p + n) if p + n else 0.0),
+    ):
+        got, want = GOT % 3, WANT  # class 3 is never said
+        counts = [
+            (int(((got == c) & (want == c)).sum()), int((got == c).sum()), int((want == c).sum()))
+            for c in range(4)
+        ]
+        each = [share(*c) for c in counts]
+        expected: Any = {
+            "none": each,
+            "macro": sum(each) / 4,
+            "weighted": sum(s * n for s, (_, _, n) in zip(each, counts, strict=True)) / len(want),
+            "micro": share(*(sum(c) for c in zip(*counts, strict=True))),
+        }[average]
+        found = in_batches(kind(4, average=average), got, want)
+        assert found == pytest.approx(expected)
 
 
 def test_perplexity_ignores_padding() -> None:

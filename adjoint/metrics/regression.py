@@ -40,7 +40,7 @@ class _Errors(Metric):
 
     def reset(self) -> None:
         self.count = 0
-        self.absolute = self.squared = self.sum = self.sum_squares = 0.0
+        self.absolute = self.squared = self.mean = self.spread = self.origin = 0.0
 
     def add(self, prediction: Tensor, target: Tensor) -> None:
         if prediction.shape != target.shape:
@@ -49,11 +49,27 @@ class _Errors(Metric):
                 f"{tuple(target.shape)} differ in shape."
             )
         difference: Any = prediction.double() - target.double()
-        self.count += target.numel()
         self.absolute += difference.abs().sum().item()
         self.squared += difference.square().sum().item()
-        self.sum += target.double().sum().item()
-        self.sum_squares += target.double().square().sum().item()
+        if target.numel():
+            self._spread_further(target.double())
+
+    def _spread_further(self, target: Tensor) -> None:
+        """Count targets, with their mean and the squares of their distances from it.
+
+        By differences alone (Chan, Golub and LeVeque), and counted from the first of them: where
+        numbers are far from 0, the square of their sum and the sum of their squares agree in all
+        digits that a double has.
+        """
+        before = self.count
+        if not before:
+            self.origin = target.flatten()[0].item()
+        target = target - self.origin
+        mean = target.mean().item()
+        self.count += target.numel()
+        apart, share = mean - self.mean, target.numel() / self.count
+        self.spread += (target - mean).square().sum().item() + apart * apart * before * share
+        self.mean += apart * share
 
     def compute(self) -> float:
         if not self.count:
@@ -103,10 +119,9 @@ class R2(_Errors):
     name = "r2"
 
     def value(self) -> float:
-        spread = self.sum_squares - self.sum**2 / self.count
-        if spread <= 0:
+        if self.spread <= 0:
             raise ValueError("r2: the targets do not vary, so no share of variance is explained")
-        return 1 - self.squared / spread
+        return 1 - self.squared / self.spread
 
 
 class Perplexity(Metric):

@@ -17,8 +17,12 @@ NUMBERS = Path(__file__).parent / "numbers"
 DIGITS = 12
 # A list that begins with such a kind is of numbers that round so.
 COARSE = {"float32": 1e-5, "complex64": 1e-5, "float16": 5e-3, "bfloat16": 3e-2}
+KINDS = (
+    "AssertionError", "IndexError", "KeyError", "NotImplementedError", "TypeError", "ValueError",
+    "RuntimeError", "Warning", "Exception",
+)  # fmt: skip
 ABSENT = "PyTorch has no such call"
-TOPICS = ("schedules", "optimizers", "laws", "calls")
+TOPICS = ("schedules", "optimizers", "laws", "calls", "modules", "pieces")
 
 
 def programs_of(topic: str) -> dict[str, Program]:
@@ -61,18 +65,9 @@ def refusal(call: Callable[[], Any], *, warned: bool = False) -> str:
         warnings.simplefilter("error" if warned else "ignore")
         try:
             call()
-        except (
-            ArithmeticError,
-            LookupError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-            Warning,
-        ) as error:
-            kinds = ("ValueError", "IndexError", "KeyError", "TypeError", "NotImplementedError")
+        except (AssertionError, LookupError, RuntimeError, TypeError, ValueError, Warning) as error:
             ours = {kind.__name__ for kind in type(error).__mro__}
-            found = next((kind for kind in kinds if kind in ours), None)
-            return found or next(k for k in ("RuntimeError", "Warning", "Exception") if k in ours)
+            return next(kind for kind in KINDS if kind in ours)
     return "none"
 
 
