@@ -1,4 +1,4 @@
-"""Some twelve hundred calls on eight elements or so, here and in PyTorch: who takes how long.
+"""Some eighteen hundred calls on eight elements or so, here and in PyTorch: who takes how long.
 
     python -m benchmarks.small_calls [--rounds 5] [--worst 40] [--json results.json] [text ...]
 
@@ -21,8 +21,10 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import adjoint as ad
+from benchmarks.everyday_call_cases import EVERYDAY_CALLS, everyday_operands
 from benchmarks.overhead import Call, Program, frameworks, measure
 from benchmarks.small_call_cases import CALLS, operands
 from benchmarks.small_program_cases import PROGRAM_CALLS, program_operands
@@ -31,10 +33,20 @@ SECONDS = 0.01  # per framework, call and round
 CLEAR, SURE = 1.2, 2  # far from the mark of 1.7, and after how many rounds
 
 
+ALL_CALLS = CALLS | PROGRAM_CALLS | EVERYDAY_CALLS
+
+
+def all_operands(fw: Any) -> dict[str, Any]:
+    """What calls are made with: tensors, modules, optimizers, data."""
+    given = operands(fw)
+    given |= program_operands(fw, given)
+    return given | everyday_operands(fw, given)
+
+
 @cache
-def names_of_programs() -> frozenset[str]:
-    """What the calls of `PROGRAM_CALLS` are made with besides operands: modules, optimizers."""
-    return frozenset(program_operands(ad, operands(ad)))
+def names_of_more() -> frozenset[str]:
+    """Of these all that takes longer to make than to time."""
+    return frozenset(all_operands(ad).keys() - operands(ad).keys())
 
 
 def program(text: str) -> Program:
@@ -43,10 +55,8 @@ def program(text: str) -> Program:
     (used,) = (part.co_names for part in code.co_consts if isinstance(part, CodeType))
 
     def make(fw: object) -> Call:
-        given = operands(fw)
-        if not names_of_programs().isdisjoint(used):  # which take longer to make than to time
-            given |= program_operands(fw, given)
-        call: Call = eval(code, given)
+        more = not names_of_more().isdisjoint(used)
+        call: Call = eval(code, all_operands(fw) if more else operands(fw))
         return call
 
     return Program(text, make)
@@ -77,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
     started = time.process_time()
     gc.disable()  # a collection in one framework's turn would be charged to it
     gc.freeze()  # what stays: each collection would look through it, for longer than a call
-    for text in [call for calls in (CALLS | PROGRAM_CALLS).values() for call in calls]:
+    for text in [call for calls in ALL_CALLS.values() for call in calls]:
         if not options.texts or any(part in text for part in options.texts):
             rows[text] = measure(
                 program(text), present, options.rounds, True, SECONDS, clear_after(SURE)

@@ -340,7 +340,8 @@ class GatherKernel(SortKernel):
         w, items, count = self.w, self.items, self.word.count
         self.clear(self.digits)
         w.loop(0, held, lambda i: self.count_all(items.load(w, array, i)))
-        best = w.pointer(self.by_digits(*self.places, held))
+        first, second = self.places
+        best = w.pointer(self.by_digits(first, second, held))
         w.loop(0, count, lambda i: items.store(w, items.load(w, best, i), array, i))
         worst = items.shifted(items.load(w, array, count - 1), w.whole(0))
         # What is no better comes later, so it is no better. Where nothing can be better everything
