@@ -309,3 +309,47 @@ def test_targets_that_do_not_count(make: Any, options: Any) -> None:
     kept = scores.movedim(1, -1)[counted], target[counted]
     got, want = make(**options).update(scores, target), make(**options).update(*kept)
     assert np.array_equal(got.compute(), want.compute())
+
+
+def test_scores_of_two_classes_are_ranked_as_their_probabilities() -> None:
+    logits = RNG.normal(size=(80, 2)) * 3
+    labels = (RNG.uniform(size=80) < 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))).astype(int)
+    chances = ad.tensor(logits).softmax(1)
+    want = in_batches(metrics.AUC(), chances[:, 1].numpy(), labels)
+    for scores in (ad.tensor(logits), chances, chances.log()):
+        assert in_batches(metrics.AUC(), scores.numpy(), labels) == pytest.approx(want)
+    assert abs(want - in_batches(metrics.AUC(), logits[:, 1], labels)) > 0.02
+
+
+def test_labels_and_scores_that_cannot_be_ranked() -> None:
+    scores = ad.tensor([0.1, 0.9, 0.95, 0.2])
+    counted = metrics.AUC().update(scores, ad.tensor([0, 1, -100, 0])).compute()
+    assert counted == metrics.AUC().update(scores[[0, 1, 3]], ad.tensor([0, 1, 0])).compute()
+    other = metrics.ROC(ignore_index=2).update(scores, ad.tensor([0, 1, 2, 0])).compute()
+    assert told(other) == told(
+        metrics.ROC().update(scores[[0, 1, 3]], ad.tensor([False, True, False])).compute()
+    )
+    for labels in ([0, 1, 2, 0], [0, 1, -1, 0], [0.0, 1.0, 0.4, 0.0]):
+        with pytest.raises(ValueError, match="labels are 0 and 1"):
+            metrics.AUC().update(scores, ad.tensor(labels))
+    with pytest.raises(ValueError, match="not a number"):
+        metrics.AUC().update(scores.log().log(), ad.tensor([0, 1, 1, 0]))
+
+
+def test_scores_of_one_class_choose_nothing() -> None:
+    for make in (metrics.Accuracy, lambda: metrics.F1(2)):
+        with pytest.raises(ValueError, match="are of one class"):
+            make().update(ad.tensor([[5.0], [-3.0]]), ad.tensor([1, 0]))
+
+
+def test_explained_variance_of_targets_far_from_zero() -> None:
+    near = RNG.normal(size=300)
+    got = near + RNG.normal(size=300) * 0.3
+    want = in_batches(metrics.R2(), got, near)
+    assert want == pytest.approx(1 - ((got - near) ** 2).sum() / ((near - near.mean()) ** 2).sum())
+    assert in_batches(metrics.R2(), got + 2.0**33, near + 2.0**33) == pytest.approx(want, rel=1e-5)
+
+
+def test_perplexity_beyond_all_numbers_is_infinite() -> None:
+    scores = ad.tensor([[1000.0, 0.0]])
+    assert metrics.Perplexity().update(scores, ad.tensor([1])).compute() == float("inf")

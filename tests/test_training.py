@@ -18,8 +18,9 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.data import Dataset
-from adjoint.metrics import Accuracy
+from adjoint.metrics import F1, Accuracy
 from adjoint.training import EarlyStopping, NonFiniteLoss, Trainer, save_plot, summary
+from adjoint.training.state import size_of
 from adjoint.training.writer import SummaryWriter
 from adjoint.utils.data import DataLoader, TensorDataset
 from adjoint.utils.tensorboard.summary import hparams
@@ -38,11 +39,11 @@ def trainer_and_loader(folder: Path | None = None, **options: Any) -> tuple[Trai
     )
     optimizer = ad.optim.Adam(model.parameters(), lr=0.02)
     options.setdefault("scheduler", ad.optim.lr_scheduler.StepLR(optimizer, 2, 0.5))
+    options.setdefault("metrics", [Accuracy()])
     trainer = Trainer(
         model,
         optimizer,
         nn.CrossEntropyLoss(),
-        metrics=[Accuracy()],
         folder=folder,
         progress=False,
         **options,
@@ -499,3 +500,99 @@ def test_what_cannot_be_fitted() -> None:
     trainer.loss = trainer._steps.loss = lambda output, target: 0.5
     with pytest.raises(TypeError, match="must return a tensor, received float"):
         trainer.fit(loader, epochs=9)
+
+
+class Failing(Accuracy):
+    """Raises in its first batches."""
+
+    failures = 1
+
+    def add(self, prediction: Any, target: Any) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise Interrupted
+        super().add(prediction, target)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("again", ["fit", "resume", "train_step"])
+def test_nothing_of_an_interrupted_batch_is_part_of_the_next_step(
+    tmp_path: Path, accumulate: int, again: str
+) -> None:
+    runs = []
+    for interrupted in (False, True):
+        metric = Failing()
+        metric.failures = int(interrupted)
+        trainer, _ = trainer_and_loader(accumulate=accumulate, metrics=[metric])
+        batches = list(DataLoader(problem(), batch_size=8))[:4]
+        trainer.save(tmp_path / "start.pt")
+        if interrupted:
+            with pytest.raises(Interrupted):
+                trainer.fit(batches, epochs=1)
+        if again == "train_step":
+            ad.manual_seed(3)
+            for batch in batches:
+                trainer.train_step(batch)
+        elif again == "resume":
+            trainer.fit(batches, epochs=1, resume=tmp_path / "start.pt")
+        else:
+            ad.manual_seed(3)
+            trainer.fit(batches, epochs=1)
+        assert trainer.step == 4 // accumulate
+        runs.append([p.detach().clone() for p in trainer.model.parameters()])
+    assert all(a.equal(b) for a, b in zip(*runs, strict=True))
+
+
+def test_a_list_of_batches_is_continued_where_it_stood(tmp_path: Path) -> None:
+    batches = list(DataLoader(problem(), batch_size=8))
+    whole, _ = trainer_and_loader()
+    whole.fit(batches, epochs=2)
+    first, _ = trainer_and_loader(tmp_path, save_every=1)
+    save = first.save
+
+    def save_and_stop(path: Any, train: Any = None) -> None:
+        save(path, train)
+        if first.step == len(batches) + 2:
+            raise Interrupted
+
+    first.save = save_and_stop  # type: ignore[method-assign]
+    first.draw_curves = lambda: None  # type: ignore[method-assign]
+    with pytest.raises(Interrupted):
+        first.fit(batches, epochs=2)
+    again, loader = trainer_and_loader()
+    with pytest.raises(TypeError, match="cannot continue there"):
+        again.fit(loader, epochs=2, resume=tmp_path / "last.pt")
+    again.fit(batches, epochs=2, resume=tmp_path / "last.pt")
+    assert (bits(again), again.history) == (bits(whole), whole.history)
+    with pytest.raises(TypeError, match="save_every saves inside epochs"):
+        trainer_and_loader(tmp_path, save_every=1)[0].fit(iter(batches))
+
+
+def test_metrics_of_one_name_and_of_another_run(tmp_path: Path) -> None:
+    model = nn.Linear(4, 3)
+    parts = model, ad.optim.SGD(model.parameters(), lr=0.1), nn.CrossEntropyLoss()
+    with pytest.raises(ValueError, match="two values would be called 'f1'"):
+        Trainer(*parts, metrics=[F1(3, "micro"), F1(3, "macro")])
+    trainer = Trainer(*parts, metrics=[F1(3)], progress=False)
+    trainer.train_step((ad.ones(2, 4), ad.tensor([0, 1])))
+    trainer._batches = 1
+    other = Trainer(*parts, metrics=[Accuracy()], progress=False)
+    before = model.weight.detach().clone()
+    state = trainer.state_dict()
+    state["model"] = {k: v + 1 for k, v in state["model"].items()}
+    with pytest.raises(ValueError, match="gathered for other metrics"):
+        other.load_state_dict(state)
+    assert model.weight.equal(before)  # nothing is taken over of a state that does not fit
+
+
+def test_a_run_that_stopped_early_says_so() -> None:
+    trainer, loader = trainer_and_loader(early_stopping=EarlyStopping("loss", patience=0))
+    trainer.stopped = True
+    with pytest.warns(UserWarning, match="early stopping ended this run"):
+        trainer.fit(loader, epochs=2)
+
+
+def test_samples_of_nested_targets_are_counted() -> None:
+    assert size_of(ad.ones(5, 2)) == size_of({"a": ad.ones(5, 2), "b": 3}) == 5
+    assert size_of((ad.tensor(1.0), [ad.ones(4)])) == 4
+    assert size_of([1, 2, 3]) == 3

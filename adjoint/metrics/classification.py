@@ -7,15 +7,19 @@ from typing import Any
 
 from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.metrics.metric import Metric, ratio
+from adjoint.metrics.metric import IGNORED, Metric, ratio
 
-IGNORED = -100  # what `CrossEntropyLoss` leaves out unless told otherwise
 AVERAGES = ("micro", "macro", "weighted", "none")
 
 
 def classes_of(name: str, prediction: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Predicted and true classes, flat; scores over classes in dimension 1 become their argmax."""
     if prediction.ndim == target.ndim + 1:
+        if prediction.shape[1] == 1:  # the best of one class is always that one
+            raise ShapeValueError(
+                f"{name}: scores {tuple(prediction.shape)} are of one class. Give the classes "
+                "themselves, such as (scores > 0).long() of logits, in the shape of the targets."
+            )
         prediction = prediction.argmax(1)
     elif prediction.is_floating_point():
         raise ShapeValueError(

@@ -9,6 +9,8 @@ from typing import Any, Self
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.tensor.tensor import Tensor
 
+IGNORED = -100  # targets that `CrossEntropyLoss` leaves out unless told otherwise
+
 
 class Metric(ABC):
     """A number (or table) over a stream of batches.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from math import exp, sqrt
+from math import exp, inf, sqrt
 from typing import Any
 
 from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.reduce.softmax import log_softmax
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.metrics.metric import Metric
+
+LARGEST = 709.0  # whose exponential is a number
 
 
 class Mean(Metric):
@@ -161,4 +163,5 @@ class Perplexity(Metric):
     def compute(self) -> float:
         if not self.count:
             raise self.nothing_seen()
-        return exp(self.total / self.count)
+        mean = self.total / self.count
+        return exp(mean) if mean < LARGEST else inf

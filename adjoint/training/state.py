@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
+
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.tree import flatten
 
 
 def metric_state(metric: Any) -> dict[str, Any]:
@@ -16,6 +19,23 @@ def metric_state(metric: Any) -> dict[str, Any]:
 def set_metric_state(metric: Any, state: Mapping[str, Any]) -> None:
     """Put it back."""
     vars(metric).update(deepcopy(dict(state)))
+
+
+def require_same_metrics(metrics: Sequence[Any], states: Sequence[Mapping[str, Any]]) -> None:
+    """Raise unless these are the metrics that gave the states."""
+    names = [state.get("name", metric.name) for metric, state in zip(metrics, states, strict=False)]
+    kinds = all(vars(m).keys() == s.keys() for m, s in zip(metrics, states, strict=False))
+    if len(metrics) != len(states) or not kinds or names != [m.name for m in metrics]:
+        raise ValueError(
+            "Trainer: the checkpoint stands inside an epoch and has gathered for other metrics "
+            f"than {[m.name for m in metrics]}. Pass the same ones, in the same order."
+        )
+
+
+def size_of(target: Any) -> int:
+    """How many samples a batch has: as many as the first tensor among its targets is long."""
+    tensor = next((leaf for leaf in flatten(target)[0] if is_tensor(leaf) and leaf.ndim), None)
+    return len(target if tensor is None else tensor)
 
 
 @contextmanager

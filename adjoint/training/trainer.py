@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from inspect import isgenerator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,7 @@ class Trainer:
     ) -> None:
         _check_numbers(accumulate, precision, clip_norm=clip_norm, clip_value=clip_value)
         _check_objects(optimizer, loss, metrics)
+        require_names(metrics)
         self.model, self.optimizer, self.loss = model, optimizer, loss
         self.metrics, self.scheduler, self.device = list(metrics), scheduler, device
         self.accumulate, self.clip_norm, self.clip_value = accumulate, clip_norm, clip_value
@@ -133,6 +135,8 @@ class Trainer:
         # The epoch in progress: summed loss, samples and batches so far.
         self._sum, self._samples, self._batches, self._pending = 0.0, 0, 0, 0
         self._resume_loader: Any = None
+        self._goes_on = False  # inside an epoch, from a state that was loaded
+        self._skipped = 0  # batches at the beginning that were trained on before
         self._writer: SummaryWriter | None = None
         self._missing: set[str | None] = set()  # libraries that were said to be
         self._drawn = 0.0  # when the curves were
@@ -156,6 +160,12 @@ class Trainer:
         require_batches("fit", validation)
         if epochs < 0:
             raise ValueError(f"Trainer.fit: epochs must be 0 or more, got {epochs}")
+        if self.save_every and self.folder and not (is_list(train) or state_methods(train)):
+            raise TypeError(
+                "Trainer.fit: save_every saves inside epochs, and the training data "
+                f"({type(train).__name__}) cannot say where it stands. Use a DataLoader or a list "
+                "of batches, or leave save_every out."
+            )
         if resume is not None:
             self.load(resume)
         if isgenerator(train) and epochs > self.epoch + 1:
@@ -163,21 +173,19 @@ class Trainer:
                 f"Trainer.fit: a generator is used up after one pass, and epochs={epochs} asks for "
                 "more. Give a list, a DataLoader, or an object whose __iter__ begins anew."
             )
-        if self._resume_loader is not None:
-            methods = state_methods(train)
-            if methods is None:
-                raise TypeError(
-                    "Trainer.fit: the checkpoint stands inside an epoch, and the training data "
-                    f"({type(train).__name__}) cannot continue there. Use a DataLoader."
-                )
-            methods[1](self._resume_loader)
-            self._resume_loader = None
-        elif resume is None and self.epoch >= epochs:
+        if not self._goes_on and resume is None and self.epoch >= epochs:
             warnings.warn(
                 f"Trainer.fit: {self.epoch} epochs are done and epochs={epochs} counts them all: "
                 f"nothing to do. Pass epochs={self.epoch + epochs} for {epochs} more.",
                 stacklevel=2,
             )
+        elif self.stopped and self.epoch < epochs:
+            warnings.warn(
+                f"Trainer.fit: early stopping ended this run after {self.epoch} epochs: nothing to "
+                "do. Set trainer.stopped = False to go on all the same.",
+                stacklevel=2,
+            )
+        self._begin(train)
         self._drawn = time.monotonic()  # a short run is drawn once, at its end
         try:
             while self.epoch < epochs and not self.stopped:
@@ -196,6 +204,26 @@ class Trainer:
             if self.folder is not None and self.history:
                 self._optional(self.draw_curves)
         return self.history
+
+    def _begin(self, train: Any) -> None:
+        """Forget what a call that was interrupted left; find the place inside an epoch, if any."""
+        self._drop_gradients()
+        self._skipped = 0
+        if self._goes_on:
+            methods = state_methods(train)
+            if self._resume_loader is not None and methods is not None:
+                methods[1](self._resume_loader)
+            elif self._resume_loader is None and is_list(train):
+                self._skipped = self._batches
+            else:
+                raise TypeError(
+                    "Trainer.fit: the checkpoint stands inside an epoch, and the training data "
+                    f"({type(train).__name__}) cannot continue there. Use what it was trained on: "
+                    "a DataLoader, or a list of batches."
+                )
+        else:
+            self._batches = 0
+        self._goes_on, self._resume_loader = False, None
 
     def _how_to_resume(self) -> str:
         """Where the last checkpoint is and what to do with it."""
@@ -232,7 +260,7 @@ class Trainer:
             for batch in data:
                 inputs, target = self._pair(batch)
                 loss, output = self._steps.loss_of(inputs, target)
-                size = len(target)
+                size = parts.size_of(target)
                 total += loss.item() * size
                 samples += size
                 for metric in metrics:
@@ -303,23 +331,27 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` gave."""
         self.check_state(state)
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        for name in ("scheduler", "scaler", "early_stopping"):
-            part = getattr(self, name)
+        optional = {n: getattr(self, n) for n in ("scheduler", "scaler", "early_stopping")}
+        for name, part in optional.items():  # all is looked at before anything is changed
             if (part is None) != (state[name] is None):
                 here, there = ("no", "a") if part is None else ("a", "no")
                 raise ValueError(
                     f"Trainer: the checkpoint has {there} {name} and this trainer {here} one."
                 )
+        if state["metrics"]:
+            parts.require_same_metrics(self.metrics, state["metrics"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        for name, part in optional.items():
             if part is not None:
                 part.load_state_dict(state[name])
         for metric, metric_state in zip(self.metrics, state["metrics"], strict=False):
             parts.set_metric_state(metric, metric_state)
+        self._drop_gradients()
         self.epoch, self.step, self.stopped = state["epoch"], state["step"], state["stopped"]
         self._sum, self._samples, self._batches = state["partial"]
         self.history = History(state["history"])
-        self._resume_loader = state["loader"]
+        self._resume_loader, self._goes_on = state["loader"], self._batches > 0
         set_rng_state(state["random"])
 
     def save(self, path: str | os.PathLike[str], train: Any = None) -> None:
@@ -344,7 +376,7 @@ class Trainer:
             for metric in self.metrics:
                 metric.reset()
         with bar:
-            for batch in train:
+            for batch in islice(train, self._skipped, None) if self._skipped else train:
                 value, size = self._train_batch(*self._pair(batch))
                 self._sum += value * size
                 self._samples += size
@@ -359,6 +391,7 @@ class Trainer:
                     self._log("train/loss", value)
                     if self.folder and self.save_every and self.step % self.save_every == 0:
                         self.save(self.folder / "last.pt", train)
+        self._skipped = 0
         if not self._samples:
             used = f" in epoch {self.epoch + 1}: it is used up" if self.epoch else ""
             raise ValueError(f"Trainer.fit: the training data is empty{used}")
@@ -373,22 +406,33 @@ class Trainer:
         return values
 
     def _train_batch(self, inputs: Any, target: Any) -> tuple[float, int]:
-        loss, output = self._steps.gradients(inputs, target)
-        value = float(loss.item())
-        if not math.isfinite(value):
-            self.optimizer.zero_grad()  # gradients of this batch are among them
-            self._pending = 0
-            raise self._not_finite(value, inputs, target)
+        try:
+            loss, output = self._steps.gradients(inputs, target)
+            value = float(loss.item())
+            if not math.isfinite(value):
+                raise self._not_finite(value, inputs, target)
+            for metric in self.metrics:
+                metric.update(output, target)
+        except BaseException:
+            self._drop_gradients()  # those of this batch, or of a part of it, are among them
+            raise
         self._pending += 1
-        for metric in self.metrics:
-            metric.update(output, target)
-        return value, len(target)
+        return value, parts.size_of(target)
 
     def _step(self) -> None:
         """One update from the gradients gathered."""
-        # The epoch's last group may be shorter.
-        self._steps.update(self.accumulate / self._pending)
+        try:
+            # The epoch's last group may be shorter.
+            self._steps.update(self.accumulate / self._pending)
+        except BaseException:
+            self._drop_gradients()
+            raise
         self.step += 1
+        self._pending = 0
+
+    def _drop_gradients(self) -> None:
+        """Let nothing of an unfinished group of batches be part of the next step."""
+        self.optimizer.zero_grad()
         self._pending = 0
 
     def _finish_epoch(self, values: dict[str, float], train: Any) -> None:
@@ -519,6 +563,23 @@ def require_batches(verb: str, data: Any) -> None:
             f"Trainer.{verb}: wants batches, received {type(data).__name__}, which gives samples. "
             "Pass DataLoader(data, batch_size=32), which joins them."
         )
+
+
+def is_list(data: Any) -> bool:
+    """Whether data is batches that are the same, in the same order, each time."""
+    return isinstance(data, (list, tuple))
+
+
+def require_names(metrics: Sequence[Metric]) -> None:
+    """Raise where one value would hide another in the history."""
+    taken = {"loss", "epoch", "step"}
+    for metric in metrics:
+        if metric.name in taken:
+            raise ValueError(
+                f"Trainer: two values would be called {metric.name!r}. Set the name of a metric, "
+                'such as metric.name = "micro_f1", before it is passed.'
+            )
+        taken.add(metric.name)
 
 
 def _autocasting(kind: str, precision: str) -> Callable[[], AbstractContextManager[Any]]:
