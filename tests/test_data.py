@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.io.checkpoint import rng_state, set_rng_state
 from adjoint.utils.data import (
     BatchSampler,
     ChainDataset,
@@ -246,3 +248,71 @@ def test_warnings_name_the_line_of_the_program(name: str, monkeypatch: pytest.Mo
     with pytest.warns(UserWarning, match=text) as caught:
         fn()
     assert {each.filename for each in caught} == {__file__}
+
+
+class Drawn:
+    """Indices that somebody's own sampler draws, at once or as they are asked for."""
+
+    def __init__(self, source: str, at_once: bool) -> None:
+        self.source, self.at_once = source, at_once
+
+    def __len__(self) -> int:
+        return 8
+
+    def draw(self) -> int:
+        return {
+            "adjoint": lambda: int(ad.randint(0, 8, (1,)).item()),
+            "python": lambda: random.randrange(8),
+            "numpy": lambda: int(np.random.randint(8)),
+        }[self.source]()
+
+    def __iter__(self) -> Iterator[int]:
+        draws = (self.draw() for _ in range(8))
+        yield from list(draws) if self.at_once else draws
+
+
+class DrawnStream(ad.utils.data.IterableDataset[int]):
+    """The same as a stream."""
+
+    def __init__(self, drawn: Drawn) -> None:
+        self.drawn = drawn
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.drawn)
+
+
+def seeded(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)
+    ad.manual_seed(seed)
+
+
+@pytest.mark.parametrize("source", ["adjoint", "python", "numpy"])
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("kind", ["sampler", "batch_sampler", "stream"])
+def test_an_order_drawn_elsewhere_is_continued(source: str, at_once: bool, kind: str) -> None:
+    def loader() -> Any:
+        drawn: Any = Drawn(source, at_once)
+        if kind == "stream":
+            return DataLoader(DrawnStream(drawn), batch_size=2)
+        if kind == "batch_sampler":
+            batches = ad.utils.data.BatchSampler(drawn, 2, False)
+            return DataLoader(range(8), batch_sampler=batches)
+        return DataLoader(range(8), batch_size=2, sampler=drawn)
+
+    def rest(batches: Any) -> list[Any]:
+        left = [batch.tolist() for batch in batches]
+        return [left, random.random(), np.random.rand(), ad.rand(1).item()]
+
+    seeded(1)
+    whole = loader()
+    batches = iter(whole)
+    for _ in range(2):
+        next(batches)
+    position, states = whole.position(), rng_state()
+    want = rest(batches)
+    seeded(2)
+    again = loader()
+    set_rng_state(states)
+    again.continue_from(position)
+    assert rest(again) == want

@@ -256,3 +256,23 @@ def test_synthetic_and_digits() -> None:
     train, test = datasets.Digits(), datasets.Digits(train=False)
     assert len(train) + len(test) == 1797
     assert train.data.max() == 1
+
+
+def test_columns_of_one_name_and_numbers_that_no_float_has(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,a,b,y\n1,2,3,9007199254740993\n4,5,6,-9007199254740995\n")
+    with pytest.raises(RuntimeError, match="more than one column is called 'a'"):
+        datasets.CSVDataset(path, target="y")
+    data = datasets.CSVDataset(path, target="y", columns=["b"])
+    assert data.features.tolist() == [[3], [6]]
+    assert data.targets is not None
+    assert data.targets.tolist() == [9007199254740993, -9007199254740995]
+    path.write_text("code,y\n1_0,1\n2_0,0\n")
+    assert datasets.CSVDataset(path, target="y").categories == {"code": ["1_0", "2_0"]}
+
+
+def test_lines_end_where_files_say(tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_bytes("one\x0ctwo\r\n\u2028three\x85 \n\nfour".encode())
+    want = ["one\x0ctwo", "\u2028three\x85 ", "", "four"]
+    assert list(datasets.LineDataset(path)) == list(datasets.LineStream(path)) == want

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.graph import capture
 from adjoint.models.bert import BertConfig
 from adjoint.models.resnet import BasicBlock
+from adjoint.models.sampling import choose
 from adjoint.nn import functional as F
 
 LLAMA_TINY = models.LlamaConfig(17, 16, 32, 2, 4, 2)
@@ -257,3 +259,11 @@ def test_sentence_embeddings_ignore_padding() -> None:
     short = models.sentence_embedding(model, t, ad.ones(2, 6).long())
     assert ad.allclose(models.sentence_embedding(model, padded, mask), short, atol=1e-5)
     assert ad.allclose(short.norm(dim=1), ad.ones(2))
+
+
+@pytest.mark.parametrize(
+    "options", [{"temperature": -1.0}, {"temperature": math.nan}, {"top_k": 0}]
+)
+def test_what_no_token_can_be_chosen_by(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must be (0 or more|at least 1)"):
+        choose(ad.zeros(1, 3), **options)

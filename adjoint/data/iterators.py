@@ -10,7 +10,7 @@ from typing import Any
 from adjoint.data.fetch import Fetcher
 from adjoint.data.pin import pin
 from adjoint.data.pool import Broken, Worker, WorkerProcesses
-from adjoint.data.position import Position
+from adjoint.data.position import Position, return_to, states_now
 from adjoint.data.sampler import random_seed
 from adjoint.data.worker import Exhausted, Resumed, WorkerFailure, WorkerSetup
 from adjoint.engine.backends.array.gpu.cuda import is_available
@@ -23,6 +23,8 @@ class LoaderIterator:
     The loader may be of a library's own (fastai's): only what PyTorch's iterators ask a loader for
     is asked for here.
     """
+
+    at_start: Any = None  # of an epoch that is resumed: the generators, once its order is drawn
 
     def __init__(self, loader: Any, position: Position | None = None) -> None:
         self._loader = loader
@@ -48,9 +50,8 @@ class LoaderIterator:
     def __next__(self) -> Any:
         position = self._position
         try:
-            while self._stream and self._skip:
-                self._skip -= 1
-                self._next_batch()
+            if self._stream and self._skip:
+                self._fetch_again()
             batch = self._next_batch()
         except StopIteration:
             position.finished = True
@@ -60,6 +61,18 @@ class LoaderIterator:
         return batch
 
     next = __next__
+
+    def _fetch_again(self) -> None:
+        """Fetch of a stream what was given out before, with the generators as they were then."""
+        now = states_now(self._loader)
+        if self.at_start is not None:
+            return_to(self.at_start)
+        try:
+            while self._skip:
+                self._skip -= 1
+                self._next_batch()
+        finally:
+            return_to(now)
 
     def _check_length(self) -> None:
         expected = self._stated

@@ -13,8 +13,9 @@ from adjoint.data.collate import default_collate, default_convert
 from adjoint.data.dataset import Dataset, is_stream
 from adjoint.data.iterators import LoaderIterator, MultiProcess, SingleProcess
 from adjoint.data.sampler import BatchSampler, Endless, RandomSampler, SequentialSampler
+from adjoint.engine.backends.array.host_random import host_state, set_host_state
 from adjoint.engine.core.errors import warn_user
-from adjoint.engine.core.state.rng import Generator, default_generator
+from adjoint.engine.core.state.rng import Generator
 
 T_co = TypeVar("T_co", covariant=True)
 _FIXED = frozenset("batch_size batch_sampler sampler drop_last dataset persistent_workers".split())
@@ -140,17 +141,22 @@ class DataLoader(Generic[T_co]):
         resume, self._resume = self._resume, None
         if resume is None or not resume["in_epoch"]:
             return self._iterate(place.Position())
-        now = place.read(place.generators_of(self))
+        now = place.states_now(self)
         place.write(place.generators_of(self), resume["start"])
+        if now[1] is not None and resume.get("host") is not None:
+            set_host_state(resume["host"])
         place.restore_samplers(self, resume["samplers"])
         try:
-            return self._iterate(place.Position(batches=resume["batches"]))
+            iterator = self._iterate(place.Position(batches=resume["batches"]))
+            iterator.at_start = place.states_now(self)
+            return iterator
         finally:  # the loader's own generators stay where the order left them
-            place.write({"default": default_generator}, now)
+            place.return_to(now)
 
     def _iterate(self, position: place.Position) -> LoaderIterator:
         position.start = place.read(place.generators_of(self))
         position.samplers = place.sampler_states(self)
+        position.host = host_state() if place.draws_elsewhere(self) else None
         self._position = position
         if self._iterator is not None:
             self._iterator.reset(position)
@@ -251,6 +257,7 @@ class DataLoader(Generic[T_co]):
                 "batches": position.batches,
                 "start": position.start,
                 "samplers": position.samplers,
+                **({} if position.host is None else {"host": position.host}),
             }
         else:
             state["samplers"] = place.sampler_states(self)

@@ -10,22 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
+from adjoint.engine.backends.array.host_random import (
+    check_host_state,
+    host_state,
+    set_host_state,
+)
 from adjoint.engine.backends.array.interop import tensor
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.rng import default_generator_of, defaults
 from adjoint.io.files import load, save
 
 FORMAT = 1
-WORDS = 624  # of the Mersenne twister
 # Methods by which parts of a training say what state they are in, and return to one.
 _METHODS = (("state_dict", "load_state_dict"), ("position", "continue_from"))
 
@@ -49,14 +51,14 @@ def state_methods(part: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] |
 
 def rng_state() -> dict[str, Any]:
     """The state of Adjoint's, Python's and NumPy's generators, as plain values."""
-    legacy: Any = np.random.get_state()
-    kind, keys, position, has_gauss, cached = legacy
-    version, words, gauss = random.getstate()
     generators = {str(d): default_generator_of(d) for d in defaults()}
+    hosts = {
+        name: [tensor(x, dtype=int64) if isinstance(x, list) else x for x in parts]
+        for name, parts in host_state().items()
+    }
     return {
         "adjoint": {d: [g.initial_seed(), g.get_offset()] for d, g in generators.items()},
-        "python": [version, tensor(words, dtype=int64), gauss],
-        "numpy": [str(kind), tensor(keys.tolist(), dtype=int64), position, has_gauss, cached],
+        **hosts,
     }
 
 
@@ -81,11 +83,18 @@ def set_rng_state(state: Mapping[str, Any]) -> None:
         generator = default_generator_of(Device(name))
         generator.manual_seed(seed)
         generator.set_offset(offset)
-    version, words, gauss = state["python"]
-    random.setstate((version, tuple(words.tolist()), gauss))
-    kind, keys, position, has_gauss, cached = state["numpy"]
-    packed = np.array(keys.tolist(), np.uint32)
-    np.random.set_state((kind, packed, position, has_gauss, cached))
+    set_host_state(_listed(state))
+
+
+def _listed(state: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The states of Python's and NumPy's generators, with lists of words in place of tensors."""
+    return {
+        name: [
+            x.tolist() if is_tensor(x) and x.dtype is int64 and x.ndim == 1 else x
+            for x in state[name]
+        ]
+        for name in ("python", "numpy")
+    }
 
 
 def _check_rng_state(state: Mapping[str, Any]) -> None:
@@ -94,19 +103,7 @@ def _check_rng_state(state: Mapping[str, Any]) -> None:
         if type(seed) is not int or type(offset) is not int or not isinstance(name, str):
             raise ValueError("a seed or an offset is no whole number")
         Device(name)
-    version, words, gauss = state["python"]
-    if version != 3 or words.shape != (WORDS + 1,) or words.dtype is not int64:
-        raise ValueError("the words of Python's generator")
-    kind, keys, position, has_gauss, cached = state["numpy"]
-    if kind != "MT19937" or keys.shape != (WORDS,) or keys.dtype is not int64:
-        raise ValueError("the words of NumPy's generator")
-    listed = [*words.tolist(), *keys.tolist()]
-    if not 0 <= min(listed) <= max(listed) < 1 << 32 or words[-1].item() > WORDS:
-        raise ValueError("a word of a generator has more than 32 bits")
-    if type(position) is not int or not 0 <= position <= WORDS or has_gauss not in (0, 1):
-        raise ValueError(f"NumPy's generator at {position!r}")
-    if type(cached) is not float or type(gauss) not in (float, type(None)):
-        raise ValueError("a kept number of a generator")
+    check_host_state(_listed(state))
 
 
 def save_checkpoint(path: str | os.PathLike[str], **parts: Any) -> None:

@@ -20,6 +20,10 @@ def choose(scores: Tensor, temperature: float = 1.0, top_k: int | None = None) -
         >>> choose(ad.tensor([[0.0, 3.0, 1.0]]), temperature=0)
         tensor([[1]])
     """
+    if not temperature >= 0:
+        raise ValueError(f"choose: temperature must be 0 or more, got {temperature}")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"choose: top_k must be at least 1, or None for all, got {top_k}")
     if temperature == 0:
         return scores.argmax(1, keepdim=True)
     scores = scores / temperature

@@ -17,6 +17,7 @@ from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.tensor.tensor import Tensor
 
 SEPARATORS = ",;\t|"
+EXACT = 2**53  # whole numbers up to here are floats, all of them
 SHORT = 6  # characters; such cells take far more memory than room in a file
 
 
@@ -94,7 +95,15 @@ def _is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return True
+    return "_" not in cell  # which Python's own numbers may have, and no table's
+
+
+def _whole(cell: str) -> int:
+    """A whole number, exactly."""
+    try:
+        return int(cell)
+    except ValueError:
+        return int(float(cell))
 
 
 class CSVDataset(Dataset[Any]):
@@ -138,21 +147,31 @@ class CSVDataset(Dataset[Any]):
             )
         self._known = categories or {}
         self.path = os.fspath(path)
+        twice = [n for n in (*chosen, target) if n is not None and self.names.count(n) > 1]
+        if twice:
+            raise FileError(
+                f"CSVDataset: {self.path}: more than one column is called {twice[0]!r}. Rename "
+                "one, or leave them out with columns=[...]"
+            )
         self.columns = chosen
         self.categories: dict[str, list[str]] = {}
-        place = {name: i for i, name in reversed(list(enumerate(self.names)))}
+        place = {name: i for i, name in enumerate(self.names)}
         features = np.empty((len(rows), len(chosen)))
         for i, name in enumerate(chosen):
             features[:, i] = self._numbers(name, [row[place[name]] for row in rows])
         self.features: Tensor = tensor(features, dtype=dtype)
         self.targets: Tensor | None = None
         if target is not None:
-            numbers = np.array(self._numbers(target, [row[place[target]] for row in rows]))
+            cells = [row[place[target]] for row in rows]
+            numbers = np.array(self._numbers(target, cells))
             whole = bool((np.isfinite(numbers) & (numbers == np.floor(numbers))).all())
             whole = whole and bool((np.abs(numbers) < 2**62).all())
-            self.targets = tensor(
-                numbers.astype(np.int64) if whole else numbers, dtype=None if whole else dtype
-            )
+            if whole and bool((np.abs(numbers) > EXACT).any()):  # as no float has them
+                self.targets = tensor(np.array([_whole(cell) for cell in cells], np.int64))
+            else:
+                self.targets = tensor(
+                    numbers.astype(np.int64) if whole else numbers, dtype=None if whole else dtype
+                )
 
     def _numbers(self, name: str, cells: list[str]) -> list[float]:
         if name in self._known:

@@ -28,7 +28,8 @@ class LineDataset(Dataset[Any]):
         self, path: Path, transform: Callable[[str], Any] | None = None, encoding: str = "utf-8"
     ) -> None:
         with open(path, encoding=encoding) as file:
-            self.lines = file.read().splitlines()
+            # Not `splitlines`, which also divides at form feeds and other marks inside of lines.
+            self.lines = [line.rstrip("\n") for line in file]
         self.transform = transform
 
     def __len__(self) -> int:
