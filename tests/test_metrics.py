@@ -123,8 +123,9 @@ def test_what_numbers_cannot_say() -> None:
             metric.update(got, want)
 
 
-def test_auc_of_two_columns_is_that_of_the_second() -> None:
-    scores = RNG.random((30, 2))
+def test_auc_of_the_chances_of_two_classes_is_that_of_the_second() -> None:
+    scores = RNG.random((30, 1))
+    scores = np.concatenate([1 - scores, scores], 1)  # logits are another matter, below
     labels = np.arange(30) % 2
     two, one = (in_batches(metrics.AUC(), s, labels) for s in (scores, scores[:, 1]))
     assert two == one
@@ -340,14 +341,6 @@ def test_scores_of_one_class_choose_nothing() -> None:
     for make in (metrics.Accuracy, lambda: metrics.F1(2)):
         with pytest.raises(ValueError, match="are of one class"):
             make().update(ad.tensor([[5.0], [-3.0]]), ad.tensor([1, 0]))
-
-
-def test_explained_variance_of_targets_far_from_zero() -> None:
-    near = RNG.normal(size=300)
-    got = near + RNG.normal(size=300) * 0.3
-    want = in_batches(metrics.R2(), got, near)
-    assert want == pytest.approx(1 - ((got - near) ** 2).sum() / ((near - near.mean()) ** 2).sum())
-    assert in_batches(metrics.R2(), got + 2.0**33, near + 2.0**33) == pytest.approx(want, rel=1e-5)
 
 
 def test_perplexity_beyond_all_numbers_is_infinite() -> None:
