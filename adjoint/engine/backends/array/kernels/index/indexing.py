@@ -309,10 +309,13 @@ def add_into(target: Array, values: Array, coordinates: Sequence[Array], wrap: b
     many = values.size > FEW_ADDED and kind.name in NATIVELY_ADDED and rows.flags.aligned
     where = np.ascontiguousarray(coordinates[0]).reshape(-1)
     if not many or rank > 1:  # native code looks at indices itself
-        for one, size in zip(coordinates, sizes, strict=True):
-            if wrong_index(np, one, size, -size if wrap else 0) is not None:
-                return False
-        where = flat_positions(np, sizes, in_bounds(np, sizes, tuple(coordinates))).reshape(-1)
+        try:  # indices from the start, at once
+            where = np.ravel_multi_index(tuple(coordinates), sizes).reshape(-1)
+        except ValueError:
+            for one, size in zip(coordinates, sizes, strict=True):
+                if wrong_index(np, one, size, -size if wrap else 0) is not None:
+                    return False
+            where = flat_positions(np, sizes, in_bounds(np, sizes, tuple(coordinates))).reshape(-1)
     if many:
         return bool(HOOKS.add_rows(target.reshape(1, -1, row), rows, where, wrap))
     places = where[:, None] * row + np.arange(row)
