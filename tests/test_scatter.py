@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjoint as ad
+from adjoint.engine.core.state.context import CONTEXT
 
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 DTYPES = ("float64", "float32", "int64", "int32", "uint8")
@@ -199,3 +200,30 @@ def test_scatter_of_nothing_refuses_what_others_do() -> None:
         ad.zeros(2).scatter_add(3, none, ad.ones(0))
     with pytest.raises(RuntimeError, match=r"equal to src\.dtype"):
         ad.zeros(2).scatter(0, none, ad.ones(0, dtype=ad.float64))
+
+
+def taken(array: Any, index: Any, dim: int) -> Any:
+    """What `take_along_dim` gives, and its gradient, or the class of its error."""
+    x = ad.from_numpy(array.copy()).requires_grad_()
+    try:
+        out = x.take_along_dim(ad.from_numpy(index), dim)
+    except Exception as error:
+        return type(error)
+    (grad,) = ad.autograd.grad((out * out).sum(), x)
+    return out.tolist(), out.stride(), grad.tolist()
+
+
+def test_indices_that_need_nothing_are_taken_as_they_are() -> None:
+    """Those of one shape and without negative numbers, against what is broadcast and turned."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        shape = [int(n) for n in rng.integers(1, 4, rng.integers(1, 4))]
+        dim = int(rng.integers(-len(shape), len(shape)))
+        picked = [1 if rng.random() < 0.2 else n for n in shape]
+        picked[dim] = int(rng.integers(0, 4))
+        low = -shape[dim] if rng.random() < 0.5 else 0
+        beyond = int(rng.random() < 0.05)
+        given = rng.standard_normal(shape), rng.integers(low, shape[dim] + beyond, picked), dim
+        with CONTEXT.having(reference=True):
+            want = taken(*given)
+        assert taken(*given) == want, given
