@@ -10,6 +10,7 @@ from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.reductions import Dims
 from adjoint.engine.core.spec import Spec, wrap_dim
+from adjoint.engine.ops.nn.common import widen
 from adjoint.engine.ops.reduce.reduction import SUM, all_dims, restore
 
 if TYPE_CHECKING:
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
 
 
 def _softmax(x: Tensor, dim: int) -> Tensor:
-    e = (x - x.detach().amax(dim, keepdim=True)).exp()
-    return e / e.sum(dim, keepdim=True)
+    wide = widen(x)  # halves are rounded once, at the end
+    e = (wide - wide.detach().amax(dim, keepdim=True)).exp()
+    return (e / e.sum(dim, keepdim=True)).to(x.dtype)
+
+
+def _softmax_vjp(g: Tensor, out: Tensor, dim: int) -> Tensor:
+    wide, y = widen(g), widen(out)
+    return (y * (wide - (wide * y).sum(dim, keepdim=True))).to(out.dtype)
 
 
 def _log_softmax(x: Tensor, dim: int) -> Tensor:
@@ -29,7 +36,7 @@ def _log_softmax(x: Tensor, dim: int) -> Tensor:
 SOFTMAX = composite(
     "softmax",
     _softmax,
-    lambda g, out, dim: out * (g - (g * out).sum(dim, keepdim=True)),
+    _softmax_vjp,
     keeps_layout=True,
     infer_specs=lambda x, dim: x if x.dtype.is_floating_point else None,
     fragment="composed",
@@ -57,7 +64,7 @@ def _normalised(name: str, record: Any, input: Tensor, dim: Any, dtype: DType | 
         )
     if 0 in shape:
         return x.clone()
-    if kind.is_half:  # one rounding, at the end
+    if kind.is_half and record is not SOFTMAX:  # one rounding, at the end
         return _normalised(name, record, x.float(), dim, None).to(kind)
     return record(x, dim=d) if shape else record(x.reshape(1), dim=0).reshape(())
 

@@ -466,7 +466,8 @@ def piece_of(p: TiledProduct, tile: Tile) -> tuple[int, int]:
     m, n, k = p.sizes
     group = product.group_of(tile)
     if typical(m) >= typical(n):
-        most = ALONE if typical(p.batch) >= 4 * PIECES else TALL  # members are pieces enough
+        enough = PIECES if typical(m) <= ALONE else 4 * PIECES  # members are pieces enough
+        most = ALONE if typical(p.batch) >= enough else TALL
         part = computed(rows_of_piece, m, n, k, p.batch, group, rounded(most, group))
     else:
         part = computed(min, rounded(m, tile.rows), rounded(ALONE, group))

@@ -6,9 +6,12 @@ Note [turned panels]
     in a quarter of one is turned within that quarter, and each result is a whole line of a panel.
 
 Note [copied panels]
-    Where rows are contiguous, four vectors of one are copied in a turn, which are one panel, two or
-    four. Which lanes of them a panel has does not change from turn to turn, so that a panel of
-    twelve takes no longer than one of sixteen; only the last turn of a row has masks of its own.
+    Where rows are contiguous and near, panels are copied one after another, in the fewest
+    instructions. Where they are far, four vectors of one are copied in a turn, which are one panel,
+    two or four. Which lanes of them a panel has does not change from turn to turn, so that a panel
+    of twelve takes no longer than one of sixteen; only the last turn of a row has masks of its own,
+    and leaves out vectors without lanes: to store none of them, where memory was never written,
+    takes as long as to store many.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from adjoint.engine.backends.registers.vector import V, select, width
 AHEAD = 8  # rows that are asked for before they are copied: they may be far apart
 TOGETHER = 4  # vectors that are copied in a turn; a panel is no wider
 PAIR = 2  # vectors of most panels
+NEAR = 1 << 17  # bytes of memory that is gone through once for each panel
 QUARTER = 16  # bytes
 NUMBERS = 10  # of the routine
 
@@ -43,27 +47,36 @@ class WideMove:
         w = self.w
         rows = self.along_p.eq(1)
         squares = self.along_q.eq(1) & (self.q_count >= self.square)
-        pair = w.whole(PAIR * self.lanes)
-        alone = rows & self.wide.eq(pair) & self.p_count.eq(pair) & self.p_stop.eq(pair)
-        w.when(alone, self.copy_alone)
-        w.when(rows & ~alone, self.copy)
+        span = self.q_count * self.along_q * self.item
+        near = rows & self.wide.eq(PAIR * self.lanes) & (span <= NEAR)
+        w.when(near, self.copy_near)
+        w.when(rows & ~near, self.copy)
         w.when(squares & ~rows, lambda: self.each_panel(self.turn))
         w.when(~squares & ~rows, lambda: self.each_panel(self.single))
 
-    def copy_alone(self) -> None:
-        """The same of one whole panel of two vectors, as the heads of attention mostly are."""
+    def copy_near(self) -> None:
+        """The same of panels of two vectors, from near memory."""
         w, kind = self.w, self.kind
         offsets = [w.whole(i * self.lanes) for i in range(PAIR)]
 
-        def q_turn(q: V) -> None:
-            row = w.at(self.source, kind, q * self.along_q)
-            later = w.at(row, kind, self.along_q * AHEAD)
-            to = w.at(self.target, kind, q * self.step)
-            for offset in offsets:
-                w.prefetch(w.at(later, kind, offset), 0)
-                w.store(w.load(row, kind, offset, self.lanes), to, offset)
+        def panel(number: V) -> None:
+            start = number * self.wide
+            source = w.at(self.source, kind, start)
+            target = w.at(self.target, kind, number * self.jump)
+            held = [self.below(self.p_count - start, offset) for offset in offsets]
+            kept = [self.below(self.p_stop - start, offset) for offset in offsets]
 
-        w.loop(0, self.q_count, q_turn)
+            def q_turn(q: V) -> None:
+                row = w.at(source, kind, q * self.along_q)
+                later = w.at(row, kind, self.along_q * AHEAD)
+                to = w.at(target, kind, q * self.step)
+                for offset, mine, theirs in zip(offsets, held, kept, strict=True):
+                    w.prefetch(w.at(later, kind, offset), 0)
+                    w.store_some(theirs, w.load_some(mine, kind, row, offset), to, offset)
+
+            w.loop(0, self.q_count, q_turn)
+
+        w.loop(0, (self.p_stop + (self.wide - 1)).quotient(self.wide), panel)
 
     def copy(self) -> None:
         """p lies along memory on both sides (Note [copied panels])."""
