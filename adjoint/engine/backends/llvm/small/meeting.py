@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.llvm.ir.object_functions import ObjectFunction
 from adjoint.engine.backends.llvm.runtime.peeking import (
     DTYPE,
     HEAD,
@@ -28,6 +29,7 @@ from adjoint.engine.backends.llvm.runtime.peeking import (
 from adjoint.engine.backends.llvm.small import comparing, searching
 from adjoint.engine.backends.llvm.small.comparing import NDARRAY, NONE, WANTED, ArrayText
 from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, REST, search
+from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.core.object_layout import word_at
 from adjoint.engine.core.spec import Size, Spec
 from adjoint.engine.tensor.tensor import Tensor, wrap
@@ -85,66 +87,40 @@ def world() -> Any:
 
 def text() -> str:
     """The functions."""
-    return f"""{comparing.text(ARRAYS)}{searching.text(ARRAYS)}
-define ptr @results_of(ptr %program, ptr %operands, ptr %slots) {{
-entry:
-  %words = call ptr @words_of(ptr %program, i64 0)
-  %wanted = call ptr @words_of(ptr %program, i64 1)
-  %tensorsAt = getelementptr i64, ptr %wanted, i64 1
-  %tensors = load i64, ptr %tensorsAt
-  %firstSlot = add i64 %tensors, 1
-  %makers = call ptr @PyTuple_GetItem(ptr %program, i64 6)
-  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
-  %none = load ptr, ptr %noneAt
-  %count = call i64 @PyTuple_Size(ptr %makers)
-  %results = call ptr @PyTuple_New(i64 %count)
-  %failed = icmp eq ptr %results, null
-  br i1 %failed, label %error, label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %gap], [%kNext, %keep]
-  %slot = phi i64 [%firstSlot, %entry], [%slot, %gap], [%slotNext, %keep]
-  %kNext = add i64 %k, 1
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %run
-each:
-  %maker = call ptr @PyTuple_GetItem(ptr %makers, i64 %k)
-  %is.gap = icmp eq ptr %maker, %none
-  br i1 %is.gap, label %gap, label %make
-gap:
-  call void @Py_IncRef(ptr %none)
-  %g = call i32 @PyTuple_SetItem(ptr %results, i64 %k, ptr %none)
-  br label %next
-make:
-  %function = call ptr @PyTuple_GetItem(ptr %maker, i64 0)
-  %given = call ptr @PyTuple_GetItem(ptr %maker, i64 1)
-  %made = call ptr @PyObject_Call(ptr %function, ptr %given, ptr null)
-  %is.made = icmp ne ptr %made, null
-  br i1 %is.made, label %keep, label %drop
-keep:
-  %dataAt = getelementptr i8, ptr %made, i64 {HEAD}
-  %data = load i64, ptr %dataAt
-  %slotAt = getelementptr i64, ptr %slots, i64 %slot
-  store i64 %data, ptr %slotAt
-  %slotNext = add i64 %slot, 1
-  %h = call i32 @PyTuple_SetItem(ptr %results, i64 %k, ptr %made)
-  br label %next
-run:
-  %still = call i1 @operands_fit(ptr %program, ptr %operands, ptr %slots)
-  br i1 %still, label %walk, label %unknown
-walk:
-  %wrong = call i64 @carry_out(ptr %words, ptr %slots, i64 %slot)
-  %fine = icmp eq i64 %wrong, 0
-  br i1 %fine, label %done, label %unknown
-done:
-  ret ptr %results
-unknown:
-  call void @Py_DecRef(ptr %results)
-  call void @Py_IncRef(ptr %none)
-  ret ptr %none
-drop:
-  call void @Py_DecRef(ptr %results)
-  br label %error
-error:
-  ret ptr null
-}}
-{search("meet", (OPERANDS, PARAMETERS, REST), RUN)}"""
+    meet = search("meet", (OPERANDS, PARAMETERS, REST), RUN)
+    return "\n".join((comparing.text(ARRAYS), searching.text(ARRAYS), _results_of(), meet))
+
+
+def _results_of() -> str:
+    """What a program's rows write to new arrays; None where operands are others by then, or a row
+    fails."""
+    f = ObjectFunction("results_of", "program", "operands", "slots")
+    none = f.pointer("@world", NONE)
+    failed, unknown = f.ending("failed", None), f.ending("unknown", none)
+    words, wanted = (f.call("words_of", "%program", k) for k in (0, 1))
+    makers = f.item("%program", 6)
+    count = f.number("PyTuple_Size", makers)
+    results = f.made("PyTuple_New", count, otherwise=failed)
+
+    def put(k: V, slot: V) -> list[V]:
+        maker = f.item(makers, k)
+
+        def gap() -> list[V]:
+            f.put(results, k, none)
+            return [slot]
+
+        def make() -> list[V]:
+            array = f.made(
+                "PyObject_Call", f.item(maker, 0), f.item(maker, 1), None, otherwise=failed
+            )
+            f.point("%slots", slot, f.pointer(f.place("i8", array, HEAD), 0))
+            f.put(results, k, array)
+            return [slot + 1]
+
+        return f.choose(f.same(maker, none), gap, make)
+
+    (slots,) = f.each(count, put, f.word(wanted, 1) + 1)
+    f.check(f.truth("operands_fit", "%program", "%operands", "%slots"), unknown)
+    f.check(f.number("carry_out", words, "%slots", slots).eq(0), unknown)
+    f.tell(results)
+    return f.text()
