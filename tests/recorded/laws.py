@@ -16,6 +16,7 @@ SIMPLEX = [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]
 SPD = [[2.0, 0.3, 0.1], [0.3, 1.0, -0.2], [0.1, -0.2, 1.5]]
 TRIL = [[1.4, 0.0, 0.0], [0.2, 0.9, 0.0], [0.1, -0.2, 1.1]]
 VEC = [[0.1, -0.5, 0.3], [1.0, 0.0, 2.0]]
+APART = [[-0.4, 0.9], [1.9, -2.5]]
 ABOVE = [[0.2, 0.9], [1.7, 4.0]]
 INSIDE = [[0.05, 0.5], [0.48, 0.97]]
 WHOLE = [[0.0, 1.0], [2.0, 5.0]]
@@ -24,7 +25,7 @@ BITS = [[0.0, 1.0], [1.0, 0.0]]
 
 Law = tuple[str, dict[str, Any], Any]  # name, parameters, values
 LAWS: dict[str, Law] = {
-    "Normal": ("Normal", {"loc": REAL, "scale": P}, REAL),
+    "Normal": ("Normal", {"loc": REAL, "scale": P}, APART),
     "Uniform": ("Uniform", {"low": [[-1.5, 0.0], [0.5, 1.0]], "high": [[1.0, 2.0], [0.75, 5.0]]}, [[-1.5, 0.3], [0.6, 2.0]]),
     "Exponential": ("Exponential", {"rate": P}, ABOVE),
     "Laplace": ("Laplace", {"loc": REAL, "scale": P}, [[0.1, -2.0], [0.8, 5.0]]),
@@ -53,7 +54,7 @@ LAWS: dict[str, Law] = {
     "OneHotCategorical": ("OneHotCategorical", {"probs": SIMPLEX}, CHOICES),
     "OneHotCategoricalStraightThrough": ("OneHotCategoricalStraightThrough", {"logits": VEC}, CHOICES),
     "Multinomial": ("Multinomial", {"total_count": 4, "probs": SIMPLEX}, [[1.0, 0.0, 3.0], [4.0, 0.0, 0.0]]),
-    "Gumbel": ("Gumbel", {"loc": REAL, "scale": P}, REAL),
+    "Gumbel": ("Gumbel", {"loc": REAL, "scale": P}, APART),
     "HalfNormal": ("HalfNormal", {"scale": P}, ABOVE),
     "HalfCauchy": ("HalfCauchy", {"scale": P}, ABOVE),
     "LogNormal": ("LogNormal", {"loc": REAL, "scale": Q}, ABOVE),
@@ -64,7 +65,7 @@ LAWS: dict[str, Law] = {
     "LogisticNormal": ("LogisticNormal", {"loc": REAL, "scale": P}, SIMPLEX),
     "RelaxedBernoulli": ("RelaxedBernoulli", {"temperature": 0.7, "probs": PROB}, INSIDE),
     "RelaxedOneHotCategorical": ("RelaxedOneHotCategorical", {"temperature": 0.7, "logits": VEC}, SIMPLEX),
-    "VonMises": ("VonMises", {"loc": REAL, "concentration": P}, REAL),
+    "VonMises": ("VonMises", {"loc": REAL, "concentration": P}, APART),
     "MultivariateNormal": ("MultivariateNormal", {"loc": VEC, "covariance_matrix": SPD}, SIMPLEX),
     "MultivariateNormal by precision": ("MultivariateNormal", {"loc": VEC, "precision_matrix": SPD}, SIMPLEX),
     "MultivariateNormal by factor": ("MultivariateNormal", {"loc": VEC, "scale_tril": TRIL}, SIMPLEX),
@@ -72,6 +73,16 @@ LAWS: dict[str, Law] = {
     "Wishart": ("Wishart", {"df": [4.0, 6.5], "covariance_matrix": SPD}, [[[3.0, 0.2, 0.1], [0.2, 4.0, -1.0], [0.1, -1.0, 2.0]]] * 2),
     "LKJCholesky": ("LKJCholesky", {"dim": 3, "concentration": [0.5, 1.0, 3.0]}, [[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.48, 0.64, 0.6]]),
 }  # fmt: skip
+UNBOUNDED = (
+    "Normal",
+    "Laplace",
+    "Cauchy",
+    "Exponential",
+    "Gamma",
+    "HalfNormal",
+    "HalfCauchy",
+    "LogNormal",
+)
 MOMENTS = ("mean", "mode", "variance", "stddev", "entropy", "perplexity")
 # PyTorch gives nan where there is a mode, an infinity where two supports begin together, and does
 # not bring batches together.
@@ -114,18 +125,22 @@ def asked(call: Callable[[], Any]) -> Any:
 
 def described(lib: Any, law: str) -> dict[str, Any]:
     made, params, at = law_of(lib, law)
+    name = LAWS[law][0]
     found: dict[str, Any] = {"shapes": [list(made.batch_shape), list(made.event_shape)]}
     found["log_prob"] = made.log_prob(at)
     found["slopes"] = slopes(lib, found["log_prob"], params)
-    for name in MOMENTS:
-        if (law, name) not in LEFT_OUT:
-            moment = asked(lambda name=name: getattr(made, name))  # type: ignore[misc]
-            found[name] = asked(moment) if callable(moment) else moment
+    for moment in MOMENTS:
+        if (law, moment) not in LEFT_OUT:
+            value = asked(partial(getattr, made, moment))
+            found[moment] = asked(value) if callable(value) else value
     if not isinstance(found["entropy"], str):
         found["slopes of entropy"] = slopes(lib, found["entropy"], params)
     found["cdf"] = asked(lambda: made.cdf(at))
     if not isinstance(found["cdf"], str):
         found["icdf"] = asked(lambda: made.icdf(lib.full(at.shape, 0.3, dtype=at.dtype)))
+    found["cdf of nan"] = refusal(lambda: made.cdf(at * float("nan")))
+    found["cdf far out"] = asked(lambda: made.cdf(at.abs() + 50) if name in UNBOUNDED else None)
+    found["parameters"] = [getattr(made, key) for key in sorted(made.arg_constraints)]
     wide = made.expand((3, *made.batch_shape))
     found["expanded"] = [list(wide.batch_shape), list(wide.event_shape), wide.log_prob(at)]
     if made.has_enumerate_support:
