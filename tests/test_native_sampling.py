@@ -138,3 +138,26 @@ def test_compiled() -> None:
     with CONTEXT.having(reference=True):
         want = ad.grid_sampler(x, y, 0, 0, False) * 2
     np.testing.assert_allclose(call(x, y).numpy(), want.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("reference", [False, True])
+@pytest.mark.parametrize("padding", [0, 1])
+def test_points_that_are_pixels_have_the_neighbour_on_their_right(
+    padding: int, reference: bool
+) -> None:
+    """Where `(g + 1) * size - 1` is rounded once; rounded twice, some lie before their pixel."""
+    size, one = 57, np.float32(1)
+    at = ((2 * np.arange(size) + 1) / size - 1).astype(np.float32)
+    wide = (at + one).astype(np.float64) * size
+    exact = ((wide - 1) / 2).astype(np.float32)
+    twice = ((at + one) * np.float32(size) - one) / np.float32(2)
+    assert (np.floor(exact) != np.floor(twice)).any()
+    image = np.cumsum(np.arange(1, size + 1, dtype=np.float32) % 7)
+    points = np.stack([at, np.zeros_like(at)], -1)[None, None]
+    x, y = image.reshape(1, 1, 1, size), points
+    with CONTEXT.having(reference=reference):
+        moved = sampled(x, y, np.ones((1, 1, 1, size), np.float32), (0, padding, False))[2]
+    inside = (exact > 0) & (exact < size - 1)
+    below = np.floor(exact[inside]).astype(int)
+    slopes = (image[below + 1] - image[below]) * size / 2
+    np.testing.assert_allclose(moved[0, 0, inside, 0], slopes, rtol=1e-5)

@@ -31,8 +31,16 @@ ZEROS, BORDER, REFLECTION = range(3)
 
 
 def _pixels(g: Tensor, size: int, align: bool) -> Tensor:
-    """From [-1, 1] to pixel coordinates; with `align` the ends are pixel centres, else edges."""
-    return (g + 1) * ((size - 1) / 2) if align else ((g + 1) * size - 1) / 2
+    """From [-1, 1] to pixel coordinates; with `align` the ends are pixel centres, else edges.
+
+    Product and difference are rounded once, as PyTorch's machine code does: of points that are
+    pixels, more are then found there, and the gradient is that of the same neighbour.
+    """
+    if align:
+        return (g + 1) * ((size - 1) / 2)
+    if g.dtype is dt.float32 and g.device.type == "cpu":  # exact in twice as many bits
+        return (((g + 1).to(dt.float64) * size - 1) / 2).to(dt.float32)
+    return ((g + 1) * size - 1) / 2
 
 
 def _clip(x: Tensor, size: int) -> Tensor:

@@ -10,7 +10,7 @@ from itertools import product
 
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.registers.math.division import fmod
-from adjoint.engine.backends.registers.vector import V, convert, select
+from adjoint.engine.backends.registers.vector import V, convert, fma, select
 from adjoint.engine.ops.image.grid import BICUBIC, BILINEAR, BORDER, NEAREST, REFLECTION, ZEROS
 
 COUNTS = {BILINEAR: 2, NEAREST: 1, BICUBIC: 4}  # pixels along a dimension
@@ -95,7 +95,9 @@ class Sampler:
             at = (number + 1) * slope
         else:
             slope = wide * 0.5
-            at = ((number + 1) * wide - 1) * 0.5
+            more = number + 1
+            once = self.kind == "f32"  # rounded once, as `ops.image.grid` has it
+            at = (fma(more, wide, -1.0) if once else more * wide - 1) * 0.5
         if self.mode == BICUBIC:
             return self.cubic(at, slope, size, wide)
         at, slope = self.padded(at, slope, wide)
