@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -37,3 +38,26 @@ def test_libraries_of_trees_are_told_of_modules_tables(tmp_path: Path) -> None:
     values, keys, entries = flatten(layer._parameters)
     assert keys == entries == ["bias", "weight"]
     assert unflatten(keys, values) == layer._parameters
+
+
+def test_torchaudio_does_without_its_compiled_operations(tmp_path: Path) -> None:
+    """As where it was built without them: their file is not taken for something that loads."""
+    folder = tmp_path / "torchaudio" / "_extension"
+    folder.mkdir(parents=True)
+    (tmp_path / "torchaudio" / "__init__.py").write_text("from . import _extension\n")
+    (folder / "__init__.py").write_text(
+        "from .utils import _load_lib\nIS_AVAILABLE = _load_lib('_torchaudio')\n"
+    )
+    (folder / "utils.py").write_text(
+        "import adjoint\ndef _load_lib(lib):\n    adjoint.ops.load_library(lib)\n    return True\n"
+    )
+    finder = CompanionFinder()
+    sys.meta_path.insert(0, finder)
+    sys.path.insert(0, str(tmp_path))
+    try:
+        assert importlib.import_module("torchaudio")._extension.IS_AVAILABLE is False
+    finally:
+        sys.meta_path.remove(finder)
+        sys.path.remove(str(tmp_path))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchaudio"]:
+            del sys.modules[name]

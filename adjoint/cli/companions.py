@@ -1,7 +1,8 @@
-"""Libraries of trees that must be told of Adjoint's containers, when a program imports them.
+"""Libraries that must be told where a program runs, when it imports them.
 
-PyTorch's modules keep their members in plain dicts, which every such library takes apart by itself;
-Adjoint's are dicts that notice changes, a class of their own.
+PyTorch's modules keep their members in plain dicts, which every library of trees takes apart by
+itself; Adjoint's are dicts that notice changes, a class of their own. And torchaudio takes its
+compiled operations for loadable where their file is, though it has the same in Python.
 """
 
 from __future__ import annotations
@@ -31,7 +32,23 @@ def tell_optree(optree: Any) -> None:
     optree.register_pytree_node(TrackedDict, _flatten, _unflatten, namespace=everywhere)
 
 
-TOLD: dict[str, Callable[[Any], None]] = {"optree": tell_optree}
+def tell_torchaudio(extension: Any) -> None:
+    """Have torchaudio do without its compiled operations, as where it was built without them.
+
+    Filters are then loops in Python; what exists only compiled (`forced_align`) says so when used.
+    """
+    extension._load_lib = _has_no_compiled_operations
+
+
+def _has_no_compiled_operations(name: str) -> bool:
+    """Whether a library of operations compiled against PyTorch was loaded: they do not run here."""
+    return False
+
+
+TOLD: dict[str, Callable[[Any], None]] = {
+    "optree": tell_optree,
+    "torchaudio._extension.utils": tell_torchaudio,
+}
 
 
 class CompanionLoader(importlib.machinery.SourceFileLoader):
