@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle as pickle  # the default of programs' `pickle_module`
 import pickletools
 import sys
 import zipfile
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import IO, Any
 
+from adjoint.engine.assembly import find
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.state import switches
 from adjoint.io import archive
@@ -30,6 +32,11 @@ from adjoint.io.rebuilding import get_layout as _get_layout  # noqa: F401
 from adjoint.io.skipping import skip_data as skip_data
 
 DEFAULT_PROTOCOL = 2
+
+
+def normalize_storage_type(storage_type: type) -> type:
+    """The class of storages by a name that every device shares: `FloatStorage`."""
+    return find(storage_type.__name__)
 
 
 class SourceChangeWarning(Warning):

@@ -32,7 +32,6 @@ IMPORTED = {
     "_functorch.eager_transforms": "vjp jvp jacrev jacfwd hessian functionalize",
     "_functorch.functional_call": "functional_call stack_module_state",
     "_functorch.make_functional": "make_functional make_functional_with_buffers",
-    "_vmap_internals": "vmap",
     "autograd.profiler_util": "DeviceType",
     "cpu.amp.autocast_mode": "autocast",
     "cpu.amp.grad_scaler": "GradScaler",

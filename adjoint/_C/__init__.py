@@ -107,6 +107,14 @@ def DisableTorchFunction() -> Any:
     return having(functions=False)
 
 
+def _AutoDispatchBelowAutograd() -> Any:
+    """A `with` block in which nothing is taped, and custom operations are their kernels.
+
+    What was registered for an operation with a key of autograd calls the operation itself so.
+    """
+    return CONTEXT.having(grad_enabled=False, below_tape=True, uncompiled=True)
+
+
 def _is_torch_function_enabled() -> bool:
     """Whether values and modes may take functions over."""
     return THREAD.functions

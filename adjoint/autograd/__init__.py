@@ -15,7 +15,7 @@ from adjoint.autograd.gradcheck import gradgradcheck as gradgradcheck
 from adjoint.engine.autodiff.levels.function import Function as Function
 from adjoint.engine.autodiff.tape.anomaly import detect_anomaly as detect_anomaly
 from adjoint.engine.autodiff.tape.anomaly import set_detect_anomaly as set_detect_anomaly
-from adjoint.engine.autodiff.tape.engine import queue_callback
+from adjoint.engine.autodiff.tape.engine import queue_callback, running_for_targets
 from adjoint.engine.autodiff.tape.modes import enable_grad as enable_grad
 from adjoint.engine.autodiff.tape.modes import inference_mode as inference_mode
 from adjoint.engine.autodiff.tape.modes import no_grad as no_grad
@@ -44,10 +44,16 @@ class _VariableType(type):
         return data.detach().requires_grad_(requires_grad)
 
 
+def _is_checkpoint_valid() -> bool:
+    """Whether the backward under way is for every leaf, as checkpoints of the older kind need."""
+    return not running_for_targets()
+
+
 class _ExecutionEngine:
     """What runs backward, as programs that wait for its end ask for it."""
 
     queue_callback = staticmethod(queue_callback)
+    is_checkpoint_valid = staticmethod(_is_checkpoint_valid)
 
 
 class Variable(metaclass=_VariableType):

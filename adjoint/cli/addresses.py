@@ -17,7 +17,6 @@ TABLE: dict[str, str] = {
     "_functorch.eager_transforms": "func",
     "_functorch.functional_call": "func",
     "_functorch.make_functional": "_functorch.package",
-    "_vmap_internals": "func",
     "accelerator.memory": "accelerator",
     "ao.nn.intrinsic.modules": "ao.nn.intrinsic",
     "ao.nn.intrinsic.modules.fused": "ao.nn.intrinsic",

@@ -8,7 +8,9 @@ import adjoint.distributed as _distributed
 from adjoint.engine.core.state.loading import lacking as _lacking
 from adjoint.engine.core.state.processes import default_group as _get_default_group
 
-__all__ = ["_get_default_group", "_get_default_store"]
+__all__ = ["_get_default_group", "_get_default_store", "_get_global_rank"]
+
+_get_global_rank = _distributed.get_global_rank  # its older name
 
 
 def _get_default_store() -> Any:

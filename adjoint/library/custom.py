@@ -51,6 +51,7 @@ from adjoint.library.registered import observed
 
 OPERATIONS: dict[str, CustomOpDef] = {}  # "namespace::name"
 EARLY: dict[str, dict[str, Callable[..., Any]]] = {}  # kernels of operations not yet defined
+EARLY_ABOVE_TAPE: dict[str, dict[str, Callable[..., Any]]] = {}  # and what they do above the tape
 
 
 def lowered(value: Any, device: str, dtype: DType) -> Any:
@@ -79,6 +80,8 @@ class CustomOpDef:
         self._init_fn = fn
         self._kernels: dict[str, Callable[..., Any]] = EARLY.pop(name, {})  # by device; "": any
         self._transparent = False  # no more than a name for a function of other operations
+        # What is called in the operation's place where there is a tape; its parts are recorded.
+        self._above_tape: dict[str, Callable[..., Any]] = EARLY_ABOVE_TAPE.pop(name, {})
         self._schema = _qualified(name, schema)
         self.tags = list(tags) if isinstance(tags, (list, tuple, set)) else [tags]
         self._for_all = fn is not None  # whether its function computes it on every device
@@ -236,6 +239,11 @@ class CustomOpDef:
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = self._bound(args, kwargs)
+        if self._above_tape and not (CONTEXT.below_tape or CONTEXT.inference):
+            kind = next((x.device.type for x in tensors_in(values)), "cpu")
+            fn = observed(self._above_tape, kind) or observed(self._above_tape, "")
+            if fn is not None:
+                return handed(fn, values)
         if self._transparent:
             return handed(observed(self._kernels, ""), values)
         if self._mutates or self._returns_nothing():
@@ -266,6 +274,14 @@ class CustomOpDef:
             return tuple(a.name for a in self._notation.arguments if a.by_name)
         given = {} if self._signature is None else self._signature.parameters
         return tuple(name for name, p in given.items() if p.kind is p.KEYWORD_ONLY)
+
+    def register_above_tape(self, kind: str, fn: Callable[..., Any]) -> None:
+        """Have a function of others be called in its place on a device ("": any), taped in parts.
+
+        The function may call the operation itself below the tape (`_AutoDispatchBelowAutograd`),
+        as may one inside inference mode.
+        """
+        self._above_tape[kind] = fn
 
     def make_transparent(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Have the operation be a function of others, which is followed into its parts."""

@@ -13,7 +13,13 @@ from typing import Any
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.library.custom import EARLY, OPERATIONS, CustomOpDef, check_device_type
+from adjoint.library.custom import (
+    EARLY,
+    EARLY_ABOVE_TAPE,
+    OPERATIONS,
+    CustomOpDef,
+    check_device_type,
+)
 from adjoint.library.tags import Tag
 
 
@@ -103,31 +109,46 @@ _ABANDONED: set[str] = set()  # operations of libraries that are gone: they may 
 _NAMESPACES: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 KINDS = ("DEF", "FRAGMENT", "IMPL")
 PYTORCHS = frozenset({"aten", "prims", "quantized"})  # namespaces that PyTorch itself defines
-# Keys for what Adjoint does by other means, and what to use for them.
-ELSEWHERE = {"autograd": "register_autograd", "autocast": "register_autocast"}
+AUTOGRAD = "autograd"  # keys begin with it; a device follows, or none stands for all
 DEFAULT_KEYS = ("", "default", "compositeexplicitautograd")  # of kernels for every device
 
 
 def _give(qualname: str, key: str, fn: Callable[..., Any]) -> None:
     """Give an operation a function for one of PyTorch's keys: a device, or what stands for all."""
     kind = key.lower()
-    for start, remedy in ELSEWHERE.items():
-        if kind.startswith(start):
-            raise NotImplementedError(f"impl: use {remedy} for {key} of {qualname}")
-    if kind == "meta":
+    if kind.startswith("autocast"):
+        raise NotImplementedError(f"impl: use register_autocast for {key} of {qualname}")
+    if kind.startswith(AUTOGRAD):
+        _give_above_tape(qualname, key, fn)
+    elif kind == "meta":
         _find(qualname).register_fake(fn)
     elif kind == "compositeimplicitautograd":
         _find(qualname).make_transparent(fn)
     else:
         kernel = "" if kind in DEFAULT_KEYS else kind
-        try:
-            check_device_type(kernel)
-        except RuntimeError:
-            raise RuntimeError(f"could not parse dispatch key: {key}") from None
+        _check_key(key, kernel)
         if qualname.removesuffix(".default") in OPERATIONS:
             _find(qualname).register_kernel(kernel, fn)
         else:
             EARLY.setdefault(qualname, {})[kernel] = fn
+
+
+def _check_key(key: str, device: str) -> None:
+    """Refuse a key whose device nobody knows."""
+    try:
+        check_device_type(device)
+    except RuntimeError:
+        raise RuntimeError(f"could not parse dispatch key: {key}") from None
+
+
+def _give_above_tape(qualname: str, key: str, fn: Callable[..., Any]) -> None:
+    """Give an operation what is called in its place where operations are taped: `AutogradCPU`."""
+    device = key.lower().removeprefix(AUTOGRAD)
+    _check_key(key, device)
+    if qualname.removesuffix(".default") in OPERATIONS:
+        _find(qualname).register_above_tape(device, fn)
+    else:
+        EARLY_ABOVE_TAPE.setdefault(qualname, {})[device] = fn
 
 
 def register_kernel(op: Any, device_types: Any, func: Any = None, /, **_: Any) -> Any:
@@ -214,7 +235,7 @@ class Library:
             del _NAMESPACES[self.ns]
 
     def impl(self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", **_: Any) -> None:
-        """Give an operation its kernel; a derivative's key is refused."""
+        """Give an operation its kernel, or with a key of autograd what is called in its place."""
         name = str(op_name).split("::")[-1]
         _give(f"{self.ns}::{name}", dispatch_key or self.dispatch_key, fn)
 

@@ -10,6 +10,7 @@ from typing import Any
 import adjoint as ad
 from adjoint import nn
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.state.loading import lacking
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.ranges import EPSILON, IntegerRange, choose_scale
 from adjoint.quantization.schemes import (
@@ -354,3 +355,12 @@ default_fixed_qparams_range_0to1_observer = FixedQParamsObserver.with_args(
 default_fixed_qparams_range_neg1to1_observer = FixedQParamsObserver.with_args(
     scale=2 / 256, zero_point=128
 )
+
+
+def __getattr__(name: str) -> Any:
+    """The observer of histograms, which PyTorch has here, too; its module imports this one."""
+    if name in ("HistogramObserver", "default_histogram_observer"):
+        from adjoint.quantization import histogram
+
+        return getattr(histogram, name)
+    raise lacking(__name__, name)

@@ -40,6 +40,7 @@ class Context(threading.local):
     devices: tuple[Any, ...] = ()  # what `with device(...)` blocks will put back
     check_nan: bool = True  # in anomaly mode
     uncompiled: bool = False  # compiled functions run as Python: somebody looks at operations
+    below_tape: bool = False  # what custom operations registered in the tape's place is left out
     initialise: bool = True  # off where modules are made whose weights are then loaded
     saved_hooks: tuple[Any, ...] = ()  # (pack, unpack) pairs for tensors the tape saves
     before_write: Any = None  # told of each storage about to be written to, while hooks are on

@@ -202,9 +202,17 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
 
 @public(numbers="values")
-def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """`other` minus `input` scaled by `alpha`."""
+def rsub(input: Tensor, other: Any, *scale: Any, alpha: Any = 1) -> Tensor:
+    """`other` minus `input` scaled by `alpha`, which may come by place after a number."""
     require_tensors("rsub", input)
+    if scale:
+        if len(scale) > 1 or is_tensor(other) or alpha.__class__ is not int or alpha != 1:
+            raise TypeError(
+                "rsub() received an invalid combination of arguments: expected (input, other, *, "
+                f"alpha) or (input, number, alpha), received {len(scale) + 2} by place. Pass alpha "
+                "by name."
+            )
+        (alpha,) = scale
     if alpha.__class__ is not int or alpha != 1:
         input = scaled("rsub", other, input, alpha)
     return SUB(other, input)

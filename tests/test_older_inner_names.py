@@ -1,0 +1,69 @@
+"""Names inside PyTorch that libraries still import by their older paths."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint import serialization
+from adjoint._vmap_internals import _vmap
+from adjoint.ao.quantization import observer as newer
+from adjoint.distributed import distributed_c10d
+from adjoint.quantization import histogram, observer
+
+
+def test_older_vmap() -> None:
+    assert _vmap(lambda x: x.sum())(ad.ones(2, 3)).tolist() == [3, 3]
+    assert _vmap(ad.dot, (0, None))(ad.ones(2, 3), ad.ones(3)).tolist() == [3, 3]
+    with pytest.raises(NotImplementedError, match="allow_none_pass_through"):
+        _vmap(ad.sin, allow_none_pass_through=True)
+
+
+def test_storages_by_their_common_names() -> None:
+    assert serialization.normalize_storage_type(ad.FloatStorage) is ad.FloatStorage
+    assert serialization.normalize_storage_type(ad.UntypedStorage) is ad.UntypedStorage
+    assert serialization.pickle is pickle
+
+
+def test_the_observer_of_histograms_is_beside_the_others() -> None:
+    assert observer.HistogramObserver is histogram.HistogramObserver
+    assert newer.HistogramObserver is histogram.HistogramObserver
+    assert observer.default_histogram_observer is histogram.default_histogram_observer
+    with pytest.raises(AttributeError, match="NoSuchObserver"):
+        _ = observer.NoSuchObserver
+
+
+def test_ranks_of_a_group_by_the_older_name() -> None:
+    assert distributed_c10d._get_global_rank is ad.distributed.get_global_rank
+
+
+def test_whether_a_backward_is_for_every_leaf() -> None:
+    told: list[bool] = []
+
+    class Asking(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            told.append(ad.autograd._is_checkpoint_valid())
+            return g * 2
+
+    x = ad.ones(1, requires_grad=True)
+    Asking.apply(x).sum().backward()
+    ad.autograd.grad(Asking.apply(x).sum(), x)
+    Asking.apply(x).sum().backward(inputs=[x])
+    assert told == [True, False, False]
+    assert ad.autograd.Variable._execution_engine.is_checkpoint_valid()
+
+
+def test_the_scale_of_rsub_by_place() -> None:
+    x = ad.ones(2)
+    assert ad.rsub(x, 1, 2.0).tolist() == [-1, -1]
+    assert ad.rsub(x, x * 3, alpha=2).tolist() == [1, 1]
+    with pytest.raises(TypeError, match="invalid combination"):
+        ad.rsub(x, x, 2.0)
