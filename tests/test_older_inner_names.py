@@ -11,6 +11,7 @@ import adjoint as ad
 from adjoint import serialization
 from adjoint._vmap_internals import _vmap
 from adjoint.ao.quantization import observer as newer
+from adjoint.autograd import functional
 from adjoint.distributed import distributed_c10d
 from adjoint.quantization import histogram, observer
 
@@ -67,3 +68,38 @@ def test_the_scale_of_rsub_by_place() -> None:
     assert ad.rsub(x, x * 3, alpha=2).tolist() == [1, 1]
     with pytest.raises(TypeError, match="invalid combination"):
         ad.rsub(x, x, 2.0)
+
+
+def test_a_jacobian_of_parts_that_libraries_use() -> None:
+    x = ad.tensor([1.0, 2.0], requires_grad=True)
+    y = ad.tensor([[3.0]], dtype=ad.float64, requires_grad=True)
+    was_tuple, given = functional._as_tuple((x, y), "inputs", "jacobian")
+    assert was_tuple
+    outs = (x.prod() * y.sum().float(), x * 2)
+    flat = tuple(out.reshape(-1) for out in outs)
+    basis = functional._construct_standard_basis_for(flat, (1, 2))
+    assert [tuple(part.shape) for part in basis] == [(3, 1), (3, 2)]
+
+    def pulled(grads: Any) -> Any:
+        return ad.autograd.grad(flat, given, grads)
+
+    by_x, by_y = _vmap(pulled)(basis)
+    assert by_x.tolist() == [[6, 3], [2, 0], [0, 2]]
+    assert by_y.flatten().tolist() == [2, 0, 0]
+    assert by_y.dtype is ad.float64
+
+
+def test_results_are_as_their_arguments_were() -> None:
+    x = ad.ones(1, requires_grad=True)
+    assert functional._as_tuple([x]) == (x,)
+    assert functional._as_tuple(x, "x", "f") == (False, (x,))
+    with pytest.raises(TypeError, match="given x has type"):
+        functional._as_tuple(3, "x", "f")
+    with pytest.raises(TypeError, match="value at index 1"):
+        functional._as_tuple((x, 3), "x", "f")
+    assert functional._tuple_postprocess(((x,),), (False, False)) is x
+    assert functional._tuple_postprocess(((x,),), (True, False)) == (x,)
+    assert functional._tuple_postprocess((x,), False) is x
+    made = functional._grad_postprocess(((x * 2,), x * 3), create_graph=False)
+    assert not made[0][0].requires_grad
+    assert functional._grad_postprocess(x, create_graph=True) is x
