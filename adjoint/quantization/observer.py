@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from abc import abstractmethod
 from functools import partial
@@ -360,7 +361,5 @@ default_fixed_qparams_range_neg1to1_observer = FixedQParamsObserver.with_args(
 def __getattr__(name: str) -> Any:
     """The observer of histograms, which PyTorch has here, too; its module imports this one."""
     if name in ("HistogramObserver", "default_histogram_observer"):
-        from adjoint.quantization import histogram
-
-        return getattr(histogram, name)
+        return getattr(importlib.import_module("adjoint.quantization.histogram"), name)
     raise lacking(__name__, name)
