@@ -77,6 +77,45 @@ def test_lion() -> None:
     np.testing.assert_allclose(stepped(optimizer, p, GRADS), reference(rule, m=0), rtol=1e-12)
 
 
+# Gradients that shrink and turn: what was averaged outweighs the last.
+TURNING = [[math.cos(1.1 * t + k) * 0.6**t for k in range(2)] for t in range(9)]
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("betas", [(0.9, 0.99), (0.8, 0.5)])
+def test_lion_follows_what_it_averaged(betas: tuple[float, float], maximize: bool) -> None:
+    w, mean = START.copy(), np.zeros(2)
+    turned = []
+    for given in map(np.array, TURNING):
+        grad = -given if maximize else given
+        toward = np.sign(betas[0] * mean + (1 - betas[0]) * grad)
+        turned.append((toward != np.sign(grad)).any())
+        w = w * (1 - 0.05 * 0.2) - 0.05 * toward
+        mean = betas[1] * mean + (1 - betas[1]) * grad
+    assert any(turned)
+    p = parameter(*START)
+    lion = ad.optim.Lion([p], lr=0.05, betas=betas, weight_decay=0.2, maximize=maximize)
+    np.testing.assert_allclose(stepped(lion, p, TURNING), w)
+    np.testing.assert_allclose(lion.state[p]["exp_avg"].numpy(), mean, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"betas": (0.7, 0.8), "eps": 0.1, "weight_decay": 0.3}])
+@pytest.mark.parametrize("start", [START, np.zeros(2)], ids=["apart from zero", "at zero"])
+def test_lamb_trusts_by_lengths(options: dict[str, Any], start: np.ndarray[Any, Any]) -> None:
+    (beta1, beta2), eps = options.get("betas", (0.9, 0.999)), options.get("eps", 1e-6)
+    w, mean, square = start.copy(), np.zeros(2), np.zeros(2)
+    for t, grad in enumerate(map(np.array, TURNING), 1):
+        mean = beta1 * mean + (1 - beta1) * grad
+        square = beta2 * square + (1 - beta2) * grad**2
+        scaled = mean / (1 - beta1**t) / (np.sqrt(square / (1 - beta2**t)) + eps)
+        toward = scaled + options.get("weight_decay", 0.01) * w
+        length, wanted = np.linalg.norm(toward), np.linalg.norm(w)
+        w = w - 0.05 * toward * (wanted / length if wanted else 1.0)
+    p = parameter(*start)
+    lamb = ad.optim.LAMB([p], lr=0.05, **options)
+    np.testing.assert_allclose(stepped(lamb, p, TURNING), w, rtol=1e-7)
+
+
 def test_lamb() -> None:
     def rule(w: Any, g: Any, t: int, m: Any, v: Any) -> Any:
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
