@@ -277,6 +277,24 @@ def test_check_finds_unused_and_exploding_parameters_and_leaves_all_as_it_was() 
     assert state != drawn  # by the batch itself
 
 
+def test_check_leaves_parameters_that_forward_and_hooks_write_to() -> None:
+    model = nn.Sequential(nn.Embedding(4, 2, max_norm=1.0), nn.Flatten(), nn.Linear(2, 3))
+    with ad.no_grad():
+        model[0].weight.fill_(5.0)
+
+    def shrink(parameter: Any) -> None:
+        with ad.no_grad():
+            parameter.mul_(0.5)
+
+    model[2].weight.register_post_accumulate_grad_hook(shrink)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    ad.debug.check(model, (ad.tensor([[0], [1]]), ad.tensor([0, 1])))
+    assert all(v.equal(before[k]) for k, v in model.state_dict().items())
+    lazy = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d())
+    ad.debug.check(lazy, (ad.randn(4, 2), ad.tensor([0, 1, 2, 0])))
+    assert tuple(lazy[0].weight.shape) == (3, 2)
+
+
 def test_out_of_memory_says_what_holds_it() -> None:
     big = ad.zeros(500, 1000)
     with pytest.raises(ad.errors.OutOfMemoryError, match=r"float32\[500, 1000\]") as caught:

@@ -46,7 +46,7 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
     findings = Findings()
     findings += about_inputs(inputs)
     findings += about_mode(model)
-    before = rng_state(), [(b, b.detach().clone()) for b in model.buffers()]
+    before = rng_state(), kept_elements(model)
     grads = [(p, p.grad) for p in model.parameters()]
     for parameter, _ in grads:
         parameter.grad = None
@@ -74,9 +74,17 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
         for parameter, grad in grads:
             parameter.grad = grad
         set_rng_state(before[0])
-        for buffer, old in before[1]:
-            buffer.data.copy_(old)
+        for held, old in before[1]:
+            held.data.copy_(old)
     return findings
+
+
+def kept_elements(model: Module) -> list[tuple[Any, Any]]:
+    """Parameters and buffers with copies: an embedding's `max_norm`, or a hook that steps an
+    optimizer, changes parameters too. Those that get their shape only now have nothing to keep.
+    """
+    held = [*model.parameters(), *model.buffers()]
+    return [(t, t.detach().clone()) for t in held if not hasattr(t, "materialize")]
 
 
 def require_model_and_batch(model: Any, batch: Any) -> None:
