@@ -25,6 +25,7 @@ from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import config
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.tensor.identity import recast
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor, alias, symbolic
 from adjoint.ops import OpOverload
@@ -92,7 +93,7 @@ def restored(x: Any) -> Any:
     dress = dress_of(x)
     if dress is None or type(x) is dress.cls:
         return x
-    wrapper = x.as_subclass(dress.cls)
+    wrapper = recast(x, dress.cls)
     wrapper.__dict__.update(dress.attributes)
     return wrapper
 

@@ -18,6 +18,7 @@ from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.core.layout import CONSTANTS, Layout, jagged, sparse_coo, strided
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size
+from adjoint.engine.tensor.identity import recast
 from adjoint.engine.tensor.memory import TypedStorage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io import objects
@@ -139,7 +140,7 @@ def _from_type(budget: Budget, rebuild: Any, kind: Any, args: Any, state: Any) -
         raise TypeError(f"{rebuild.name} rebuilds no tensor")
     if isinstance(kind, type):  # one that the program declared safe
         if type(tensor) is not kind:
-            tensor = tensor.as_subclass(kind)
+            tensor = recast(tensor, kind)
         if isinstance(state, dict):
             budget.spend(_PAIR * len(state), "a tensor's attributes")
         objects.set_state(tensor, state)

@@ -12,6 +12,7 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.layout import CONSTANTS, Layout
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.tensor.identity import recast
 from adjoint.engine.tensor.memory import UntypedStorage
 from adjoint.engine.tensor.meta import META, blank
 from adjoint.engine.tensor.tensor import Tensor, wrap
@@ -92,7 +93,7 @@ def rebuild_from_type_v2(func: Any, new_type: Any, args: Any, state: Any) -> Any
     """A tensor of a subclass, or with attributes."""
     out = func(*args)
     if type(out) is not new_type:
-        out = out.as_subclass(new_type)
+        out = recast(out, new_type)
     if getattr(type(out), "__setstate__", None) is not getattr(Tensor, "__setstate__", None):
         out.__setstate__(state)
         return out

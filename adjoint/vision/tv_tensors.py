@@ -19,6 +19,7 @@ from adjoint.engine.backends.array.interop import as_tensor
 from adjoint.engine.core.errors import DTypeValueError, ShapeValueError
 from adjoint.engine.core.operations.overrides import ORDINARY, having
 from adjoint.engine.core.operations.public import INPLACE, METHODS
+from adjoint.engine.tensor.identity import recast
 from adjoint.engine.tensor.overriding import INWARD, OPERATORS, subclassed
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -33,7 +34,7 @@ def plain(tensor: Tensor) -> Tensor:
     """The tensor without its class, on the same elements."""
     if type(tensor) is Tensor:
         return tensor
-    bare: Tensor = tensor.as_subclass(Tensor)
+    bare: Tensor = recast(tensor, Tensor)
     return bare
 
 
@@ -61,7 +62,7 @@ class TVTensor(Tensor):
 
     @classmethod
     def _labelled(cls, tensor: Tensor) -> Self:
-        labelled: Self = plain(tensor).as_subclass(cls)
+        labelled: Self = recast(plain(tensor), cls)
         return labelled
 
     @classmethod
@@ -286,7 +287,7 @@ clamping_mode=soft)
     ) -> Self:
         if clamping_mode not in (None, "soft", "hard"):
             raise ValueError(f"clamping_mode must be None, hard or soft, got {clamping_mode}.")
-        boxes: Self = plain(tensor).as_subclass(cls)
+        boxes: Self = recast(plain(tensor), cls)
         boxes.format = as_format(format)
         boxes.canvas_size = canvas_size
         boxes.clamping_mode = clamping_mode
@@ -340,7 +341,7 @@ class KeyPoints(TVTensor):
 
     @classmethod
     def _labelled(cls, tensor: Tensor, canvas_size: tuple[int, int] = (0, 0)) -> Self:
-        points: Self = plain(tensor).as_subclass(cls)
+        points: Self = recast(plain(tensor), cls)
         points.canvas_size = canvas_size
         return points
 

@@ -25,6 +25,7 @@ from adjoint.engine.core.spec import Size, contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.processes import default_group
 from adjoint.engine.ops.shape.views import PERMUTE
+from adjoint.engine.tensor.identity import recast
 from adjoint.engine.tensor.tensor import Tensor, alias, alias_with_history, set_grad
 
 
@@ -294,7 +295,7 @@ def world_mesh(tensor: Tensor) -> DeviceMesh:
 def as_dtensor(local: Tensor, layout: MeshLayout) -> DTensor:
     """A part, with what it is a part of; at the same place on the tape."""
     plain = alias_with_history(local)
-    placed: Any = plain.as_subclass(DTensor)
+    placed: Any = recast(plain, DTensor)
     placed._layout = layout
     if CONTEXT.capture is not None:
         CONTEXT.capture.derive(placed, plain)

@@ -11,6 +11,7 @@ from adjoint.engine.core.layout import is_dense
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.tensor.identity import recast
 from adjoint.engine.tensor.meta import META, blank, is_meta
 from adjoint.engine.tensor.storage import Storage, Window
 from adjoint.engine.tensor.tensor import Tensor, alias_noted, meta_of, wrap
@@ -58,7 +59,7 @@ def _finished(
     """A new tensor, no view of another, of its class and with its flag and attributes."""
     out._base = None
     if cls is not Tensor:
-        out = out.as_subclass(cls)
+        out = recast(out, cls)
     if requires_grad:
         out.requires_grad_()
     out.__dict__.update(attributes)
@@ -191,7 +192,7 @@ def _copy_of_meta(self: Tensor, memo: dict[int, Any]) -> Tensor:
     with CONTEXT.having(grad_enabled=False):
         out: Tensor = self.detach().clone()
     if type(self) is not Tensor:
-        out = out.as_subclass(type(self))
+        out = recast(out, type(self))
     return _with_its_own(out, self, memo)
 
 
@@ -200,7 +201,7 @@ def shallow(self: Tensor) -> Tensor:
     out = alias_noted(self)
     out._node, out._nr, out._requires_grad = self._node, self._nr, self._requires_grad
     if type(self) is not Tensor:
-        out = out.as_subclass(type(self))
+        out = recast(out, type(self))
     out.__dict__.update(self.__dict__)
     return out
 

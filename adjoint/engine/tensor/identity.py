@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.core.operations.overrides import having
 from adjoint.engine.core.operations.public import method
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
@@ -50,9 +51,20 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
 
 @method
 def as_subclass(self: Tensor, cls: type[Any]) -> Any:
-    """The same tensor as an instance of a subclass of Tensor."""
+    """The same tensor as an instance of a subclass of Tensor; one of a leaf is a view of it.
+
+    Gradients by the leaf, which are asked for by who it is, are then found through the view.
+    """
     if not issubclass(cls, Tensor):
         raise TypeError(f"as_subclass: {cls.__name__} is not a subclass of Tensor")
+    if self._requires_grad and self._node is None and CONTEXT.grad_enabled:
+        with having(functions=False):
+            self = self.view(self.shape)
+    return recast(self, cls)
+
+
+def recast(self: Tensor, cls: type[Any]) -> Any:
+    """What a tensor is, in another object of a class: also a leaf stays one."""
     converted = _new(cls)
     if self._grad_meta is None and self._requires_grad:
         self._grad_meta = AutogradMeta()  # shared, so that a gradient reaches both
