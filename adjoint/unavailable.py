@@ -93,6 +93,10 @@ TABLE: dict[str, tuple[str, str]] = {
     "_inductor.virtualized": (_COMPILER, "ops"),
     "_prims_common.wrappers": ("such internals", "_maybe_convert_to_dtype"),
     "ao.nn.intrinsic": ("such fused layers", "_FusedModule"),
+    "ao.nn.quantized": (
+        "quantised batch norms by themselves; fuse_modules puts them into convolutions",
+        "BatchNorm2d BatchNorm3d",
+    ),
     "ao.ns.fx.utils": ("comparison of traced graphs", "compute_sqnr"),
     "ao.pruning": (
         "quantised layers of sparse weights",

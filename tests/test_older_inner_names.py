@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import adjoint as ad
-from adjoint import serialization
+from adjoint import serialization, unavailable
 from adjoint._vmap_internals import _vmap
 from adjoint.ao.quantization import observer as newer
 from adjoint.autograd import functional
@@ -103,3 +104,12 @@ def test_results_are_as_their_arguments_were() -> None:
     made = functional._grad_postprocess(((x * 2,), x * 3), create_graph=False)
     assert not made[0][0].requires_grad
     assert functional._grad_postprocess(x, create_graph=True) is x
+
+
+def test_quantised_batch_norms_say_that_they_are_not_there() -> None:
+    there = ModuleType("adjoint.ao.nn.quantized")
+    unavailable.fill(there)
+    kind = there.BatchNorm2d
+    assert not isinstance(ad.nn.BatchNorm2d(2), kind)
+    with pytest.raises(NotImplementedError, match="fuse_modules"):
+        kind(2)
