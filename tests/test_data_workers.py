@@ -366,6 +366,7 @@ class Endless(DataLoader[Any]):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.filterwarnings("ignore:DataLoader will create")  # on one processor
 def test_a_pass_that_a_library_keeps_over_epochs(workers: int) -> None:
     batches = Endless(list(range(6)), batch_size=3, num_workers=workers)
     for _ in range(3):
@@ -380,6 +381,7 @@ class Wrapped(DataLoader[Any]):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.filterwarnings("ignore:DataLoader will create")  # on one processor
 def test_a_pass_that_a_library_wraps(workers: int) -> None:
     batches = Wrapped(list(range(4)), batch_size=2, num_workers=workers)
     for _ in range(2):
