@@ -366,6 +366,8 @@ class Hooks:
     compile_operation: Callable[[Any], Any] = _unset  # the program of an eager one: backends.llvm
     find_operation: Callable[..., Any] = _unset  # the same on disk, by its kind's name
     keep_operation: Callable[..., None] = _unset  # has it found there from now on
+    find_family: Callable[..., Any] = _unset  # recordings for many sizes on disk, by a name
+    keep_family: Callable[..., None] = _unset  # has them found there from now on
     keep_together: Callable[[], Any] = _unset  # a context: what is kept in it is written at its end
     fill_memory: Callable[..., None] = _unset  # by all workers: backends.llvm.program.moves
     fill_rows: Callable[..., None] = _unset  # the same

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import raised_outside
@@ -56,6 +56,17 @@ class Result:
         if self.shape is not None:
             array = array.reshape(self.shape)
         return wrap(array if self.order is None else array.transpose(self.order))
+
+
+def at_sizes(results: Sequence[Result | None], numbers: Iterator[int]) -> tuple[Result | None, ...]:
+    """Results that have shapes, with these numbers in the place of their sizes."""
+    return tuple(
+        [
+            r if r is None or r.shape is None
+            else Result(r.output, r.order, tuple([next(numbers) for _ in r.shape]))
+            for r in results
+        ]
+    )  # fmt: skip
 
 
 class Fragment:

@@ -32,10 +32,11 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any, TypeVar
 
-from numpy import complex64, float64, ndarray
+from numpy import complex64, ndarray
 
 from adjoint.engine.autodiff.tape.tape import RecordNode
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
@@ -62,6 +63,7 @@ from adjoint.engine.graph.eager.complex_sums import (
 )
 from adjoint.engine.graph.eager.enlisted import Owned, forget
 from adjoint.engine.graph.eager.fragment import Fragment, Unfit, Work, put_workers_first
+from adjoint.engine.graph.eager.moved_words import MOVING, as_device_words, as_words
 from adjoint.engine.graph.eager.open_kinds import Looked, OpenKinds
 from adjoint.engine.graph.eager.quick_keys import add_operands, add_params, given_kind
 from adjoint.engine.graph.eager.sightings import Sightings
@@ -211,7 +213,8 @@ class Fragments:
         while len(self.by_kind) >= KEPT:
             self.by_kind.popitem(last=False)
         try:
-            return self.open.find(key[0], looked, tensors, numbers, self.shared)
+            kept = partial(self.kept, key, tensors, numbers)
+            return self.open.find(key[0], looked, tensors, numbers, self.shared, kept)
         except Unfit:
             return None
         except MemoryError:
@@ -225,18 +228,31 @@ class Fragments:
             )
             return None
 
+    def kept(
+        self, key: Any, tensors: Sequence[Tensor], numbers: Sequence[float]
+    ) -> Fragment | None:
+        """The fragment of a kind that is on disk; `Unfit` where it is known to have none."""
+        name = None if LISTENERS else kept_kinds.name_of(key, tensors, numbers)
+        if name is None:
+            return None
+        known = fitting(name_of(key), tensors, lambda: kept_kinds.found(name, self.shared))
+        if known is False:
+            raise Unfit
+        if known is not None:
+            put_workers_first(self.shared)
+        return known
+
     def make(
         self, key: Any, tensors: Sequence[Tensor], numbers: Sequence[float], fn: Work
     ) -> Fragment | None:
         """A fragment, if the operation can be one: from disk, where its kind has a name there."""
+        try:
+            known = self.kept(key, tensors, numbers)
+        except Unfit:
+            return None
+        if known is not None:
+            return known
         name = kept_kinds.name_of(key, tensors, numbers)
-        if name is not None and not LISTENERS:
-            known = fitting(name_of(key), tensors, lambda: kept_kinds.found(name, self.shared))
-            if known is False:
-                return None
-            if known is not None:
-                put_workers_first(self.shared)
-                return known
 
         def recorded() -> Fragment:
             compiled = brought("adjoint.engine.graph.eager.recorded").compiled
@@ -490,54 +506,6 @@ class Fragments:
         return self.find(
             key, tensors, numbers, lambda hosts: work(tensors, looked.leaves, hosts), looked, quick
         )
-
-
-# What besides records that select moves its operands' elements, or puts zeros.
-MOVING = frozenset({"cat", "stack", "tril", "triu"})
-
-
-def as_words(record: Record, operands: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The operands of what only moves elements, with complex64 seen as float64; None: not so.
-
-    Both are eight bytes, and their zeros are the same: one program moves either, with one load and
-    one store for an element instead of one for each part. Few elements are not worth the words.
-    """
-    words: list[Any] = []
-    if not any(is_tensor(x) and x._array.size >= SEVERAL for x in operands):
-        return None
-    for k, x in enumerate(operands):
-        array: Any = x._array if is_tensor(x) else None
-        if array.__class__ is not ndarray:
-            return None
-        if array.dtype == complex64:
-            array = array.view(float64)
-            if not array.flags.aligned:
-                return None
-            x = wrap(array)
-        elif not (k and record.selects and array.dtype.kind in "iub"):
-            return None  # the first operand's dtype, or one that is converted
-        words.append(x)
-    return tuple(words) if words else None
-
-
-def as_device_words(record: Record, operands: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The same of operands on a GPU, however few elements they have."""
-    first: Any = operands[0] if operands else None
-    if not is_tensor(first) or first._array.dtype.char != "F":
-        return None
-    words: list[Any] = []
-    for k, x in enumerate(operands):
-        array: Any = x._array if is_tensor(x) else None
-        if array.__class__ not in DEVICE_LAYOUTS:
-            return None
-        if array.dtype == complex64:
-            if array.data.ptr % 8:
-                return None
-            x = wrap(array.view(float64))
-        elif not (k and record.selects and array.dtype.kind in "iub"):
-            return None  # one that is converted
-        words.append(x)
-    return tuple(words)
 
 
 def is_tracked(operands: tuple[Any, ...]) -> bool:

@@ -10,9 +10,9 @@ Note [kept kinds]
 
     There is a name where all that a kind holds is plain (numbers, text, types, dtypes, devices),
     the tensors are NumPy's own arrays, and the operation, its rules and Tensor's methods, which
-    those call, are functions of the engine's. All else is recorded. The program is the same one,
-    and nothing else changes: which kinds are met, and when an operation is recorded for many sizes
-    (Note [open kinds]), does not hang on what is on disk. Who looks on, a profile say, asks what it
+    those call, are functions of the engine's. All else is recorded. The program is the same one. A
+    kind that is on disk is found there rather than planned for many sizes (Note [open kinds]): one
+    that is filled in has the same bits. Who looks on, a profile say, asks what it
     is made of, so then it is recorded after all.
 """
 
@@ -148,16 +148,31 @@ def rebuilt(executable: Any, about: dict[str, Any]) -> Fragment:
     made = {r.output for r in results if r is not None}
     if not made <= {k for k, _, _ in executable.image.results}:
         raise ValueError("a result that the program does not make")
-    built: Any = tuple
-    structure = None
-    if about["holder"] is not None:
-        built = HOLDERS[about["holder"]]
-        structure = flatten(built([0] * len(results)))[1]
-    elif not results or results[0] is None:
+    structure, built = read_holder(about["holder"], len(results))
+    if structure is None and (not results or results[0] is None):
         raise ValueError("no result")
     in_order, flops = bool(about["in_order"]), int(about["flops"])
     what = str(about["what"])
     return Fragment(executable, places, results, structure, what, built, in_order, flops, True)
+
+
+def told_holder(structure: Any, built: Any, count: int) -> str | None:
+    """What holds so many results, by name; None: they are one."""
+    if structure is None:
+        return None
+    name: str = structure.kind.__name__ if structure.kind else ""
+    known = HOLDERS.get(name)
+    if known is None or known is not built or flatten(known([0] * count))[1] != structure:
+        raise Nameless
+    return name
+
+
+def read_holder(name: str | None, count: int) -> tuple[Any, Any]:
+    """The structure of so many results and what makes it, by its name."""
+    if name is None:
+        return None, tuple
+    built = HOLDERS[name]
+    return flatten(built([0] * count))[1], built
 
 
 def read_result(output: Any, order: Any, shape: Any) -> Result:
@@ -181,14 +196,11 @@ def keep_unfit(name: bytes, unfit: Unfit) -> None:
 
 def keep(name: bytes, fragment: Fragment) -> None:
     """Have a fragment found by its kind's name, if what it gives can be told."""
-    holder = None
-    if fragment.structure is not None:
-        holder = fragment.structure.kind.__name__ if fragment.structure.kind else ""
-        if HOLDERS.get(holder) is not fragment.built:
-            return  # of another structure
-        if flatten(fragment.built([0] * len(fragment.results)))[1] != fragment.structure:
-            return
     results = fragment.results
+    try:
+        holder = told_holder(fragment.structure, fragment.built, len(results))
+    except Nameless:
+        return
     about = {
         "places": fragment.places,
         "results": [None if r is None else [r.output, r.order, r.shape] for r in results],

@@ -32,6 +32,7 @@ from adjoint.engine.graph.eager.fragment import Fragment
 from adjoint.engine.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from adjoint.engine.graph.eager.kept_families import KeptRecording
     from adjoint.engine.graph.eager.open_recordings import OpenRecording
     from adjoint.engine.graph.sizes.patterns import Numbers
 
@@ -43,6 +44,7 @@ REMEMBERED = 128  # sizes of one family
 REFUSALS = 3  # recordings that a target has no plan for before no more are made
 RECORDINGS = 32  # of one family that are kept, the one used last at the end
 FAMILIES = 1 << 10
+Kept = Callable[[], Fragment | None]  # gives the fragment of the kind at hand, if it is on disk
 ATOMS = frozenset({bool, str, type(None), DType, Device})  # equal ones of a type are alike
 SEQUENCES = frozenset({tuple, list, Size})
 
@@ -131,14 +133,17 @@ class Operands:
 class OpenOperation:
     """An operation at all sizes."""
 
-    __slots__ = ("met", "recordings", "tried")
+    __slots__ = ("kept", "looked", "met", "name", "recordings", "tried")
 
     def __init__(self) -> None:
+        self.looked = False  # whether recordings were looked for on disk
+        self.kept: list[KeptRecording] | None = None  # those found there; None: it is not known
+        self.name: bytes | None = None  # under which they are
         self.met: deque[Numbers] = deque(maxlen=REMEMBERED)
         self.recordings: list[OpenRecording] = []
         self.tried: dict[Any, int] = {}  # what was recorded for, and how often
 
-    def find(self, numbers: Numbers, shared: dict[str, Any]) -> Fragment | None:
+    def find(self, numbers: Numbers, shared: dict[str, Any], kept: Kept) -> Fragment | None:
         """The fragment for numbers that a recording holds for."""
         for k in range(len(self.recordings) - 1, -1, -1):
             open_recording = self.recordings[k]
@@ -151,7 +156,23 @@ class OpenOperation:
                 continue
             if known is not None and not open_recording.is_refused:
                 self.recordings.append(self.recordings.pop(k))
-                return open_recording.fragment(sizes, known, shared)
+                return open_recording.fragment(sizes, known, shared, kept)
+        return None
+
+    def find_kept(self, key: Any, numbers: Numbers, shared: dict[str, Any]) -> Fragment | None:
+        """The same from disk, where a family is looked for at its second size."""
+        if not self.met:
+            return None
+        if not self.looked:
+            self.looked = True
+            families = brought("adjoint.engine.graph.eager.kept_families")
+            self.name = families.name_of(key)
+            if self.name is not None:
+                self.kept = families.found(self.name, shared)
+        for recording in self.kept or ():
+            fragment = recording.fragment(numbers)
+            if fragment is not None:
+                return fragment
         return None
 
     def meet(
@@ -205,8 +226,12 @@ class OpenKinds:
         tensors: Sequence[Tensor],
         numbers: Sequence[float],
         shared: dict[str, Any],
+        kept: Kept,
     ) -> Fragment | None:
-        """A fragment from a recording for many sizes; None: there is none."""
+        """A fragment from a recording for many sizes; None: there is none.
+
+        One that is `kept` on disk is preferred to a new recording or plan.
+        """
         classes = {t._array.__class__ for t in tensors}
         if not classes and not is_made_here(looked):
             return None
@@ -225,8 +250,10 @@ class OpenKinds:
             family = self.families[key] = OpenOperation()
             if len(self.families) > FAMILIES:
                 self.families.popitem(last=False)
-        found = family.find(met, shared)
-        if found is not None:
+        found = None if operands.on_device else family.find_kept(key, met, shared)
+        if found is None:
+            found = family.find(met, shared, kept)
+        if found is not None or family.kept == []:  # which came to nothing in another process
             return found
         refused = [r.differing for r in family.recordings if r.is_refused]
         if operands.on_device:
@@ -236,9 +263,15 @@ class OpenKinds:
         alike = family.meet(met, MET if operands.on_device else OFTEN_MET, refused)
         if not alike:
             return None
+        found = kept()
+        if found is not None:
+            return found
         recordings = brought("adjoint.engine.graph.eager.open_recordings")
         family.add(recordings.opened(operands, alike, shared))
-        return family.find(met, shared)
+        if family.name is not None and not operands.on_device:
+            families = brought("adjoint.engine.graph.eager.kept_families").FAMILIES
+            families.note(family.name, family.kept or [], family.recordings)
+        return family.find(met, shared, kept)
 
     def forget(self) -> None:
         """Record everything anew."""

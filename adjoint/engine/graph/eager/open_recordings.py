@@ -9,8 +9,8 @@ from typing import Any
 from adjoint.engine.core.layout import ordered_strides
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.tree import TreeDef
-from adjoint.engine.graph.eager.fragment import Fragment, Result, Unfit
-from adjoint.engine.graph.eager.open_kinds import SEQUENCES, Operands, is_parameter
+from adjoint.engine.graph.eager.fragment import Fragment, Result, Unfit, at_sizes
+from adjoint.engine.graph.eager.open_kinds import SEQUENCES, Kept, Operands, is_parameter
 from adjoint.engine.graph.eager.recorded import (
     OperationTrace,
     Recording,
@@ -122,6 +122,15 @@ class OpenRecording:
     what: str
     task: Callable[[Sizes], Any]
     plans: dict[Any, Any]  # what a target keeps for all sizes
+    sizes: Sizes  # it was made at
+    scope: SizeScope  # what it decided about sizes
+    told: list[Any]  # what `numbers` gives, with extents
+    floats: tuple[int, ...]  # which inputs are floats of the host's
+
+    @property
+    def built(self) -> Callable[[list[Any]], Any]:
+        """What puts results into the structure they have."""
+        return holder(self.structure)
 
     @property
     def differing(self) -> frozenset[int]:
@@ -133,11 +142,16 @@ class OpenRecording:
         """Whether a target says that it has no plan for many sizes."""
         return FILL in self.plans and self.plans[FILL] is None
 
-    def fragment(self, sizes: Numbers, known: tuple[Any, ...], shared: dict[str, Any]) -> Fragment:
-        """The fragment for some sizes."""
+    def fragment(
+        self, sizes: Numbers, known: tuple[Any, ...], shared: dict[str, Any], kept: Kept
+    ) -> Fragment:
+        """The fragment for some sizes; where there is no plan yet, the `kept` one, if it is."""
         fill = self.plans.get(FILL)
         executable = None if fill is None else fill(sizes)
         if executable is None:
+            found = kept()
+            if found is not None:
+                return found
             executable = native(
                 self.task(dict(zip(self.pattern.names, sizes, strict=True))), shared
             )
@@ -146,20 +160,14 @@ class OpenRecording:
         *numbers, flops = known
         left = iter(numbers)
         shapes = [tuple([next(left) for _ in shape]) for shape in self.shapes]
-        results = tuple(
-            [
-                r if r is None or r.shape is None
-                else Result(r.output, r.order, tuple([next(left) for _ in r.shape]))
-                for r in self.results
-            ]
-        )  # fmt: skip
+        results = at_sizes(self.results, left)
         return Fragment(
             executable,
             self.places,
             as_laid_out(executable, results, shapes),
             None if self.is_single else self.structure,
             self.what,
-            holder(self.structure),
+            self.built,
             self.places == (*range(self.given),),
             flops,
         )
@@ -186,7 +194,8 @@ def opened(
     shapes = [tuple(v.spec.shape) for v in graph.outputs]
     told = [n for shape in shapes for n in shape]
     told += [n for r in made.results if r is not None for n in r.shape or ()]
-    numbers = formula(scope, pattern.names, [*told, made.flops])
+    told.append(made.flops)
+    numbers = formula(scope, pattern.names, told)
     if not holds(operands, made, plain, scope, pattern, met):
         return None
     plans: dict[Any, Any] = {}
@@ -200,7 +209,8 @@ def opened(
 
     return OpenRecording(
         pattern, numbers, made.places, made.results, shapes, made.structure, made.is_single,
-        made.given, made.what(), task, plans,
+        made.given, made.what(), task, plans, here, scope, told,
+        tuple([k for k, v in enumerate(graph.inputs) if v.host and v.spec.dtype.is_floating_point]),
     )  # fmt: skip
 
 

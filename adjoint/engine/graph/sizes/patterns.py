@@ -51,7 +51,12 @@ def pattern_of(samples: Sequence[Numbers]) -> SizePattern | None:
             symbols.append(k)
     if not 0 < len(symbols) <= MOST or any(n < LEAST for s in symbols for n in columns[s]):
         return None
-    names = tuple([f"s{k}" for k in range(len(symbols))])
+    return pattern_for(polys, tuple([f"s{k}" for k in range(len(symbols))]))
+
+
+def pattern_for(polys: Sequence[Poly], names: tuple[str, ...]) -> SizePattern:
+    """The pattern of numbers that are made of symbols in these ways, each of them a number too."""
+    symbols = [polys.index({(name,): 1}) for name in names]
     lines = [f" {name} = n[{at}]" for name, at in zip(names, symbols, strict=True)]
     tests = [f"{name} >= {LEAST}" for name in names]
     tests += [f"n[{k}] == {text_of(poly)}" for k, poly in enumerate(polys) if k not in symbols]

@@ -7,39 +7,32 @@ whose code is gone, is planned again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from adjoint.engine.backends.disk import store
-from adjoint.engine.backends.llvm.program import native, running
+from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.backends.llvm.program.plan_rows import DAMAGED, lines_of, plan_of
 from adjoint.engine.backends.llvm.program.sized import (
-    Sized,
     SizedPlans,
     example_of,
     row_major,
     sized_plan,
 )
-from adjoint.engine.backends.llvm.runtime import library
-from adjoint.engine.backends.llvm.runtime.library import UnknownSymbol
-from adjoint.engine.backends.llvm.runtime.symbols import address_of as address_named
+from adjoint.engine.backends.llvm.program.sized_plan import Sized
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft
-from adjoint.engine.compiler.package.image import TEST
-from adjoint.engine.compiler.package.kept_draft import KeptDraft, draft_rows
-from adjoint.engine.core.files.budget import Budget, FileRefusal, read_json
+from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.sizes.extents import SizeScope
-from adjoint.engine.graph.sizes.kept_sizes import NotKept, scope_of_rows, scope_rows
+from adjoint.engine.graph.sizes.kept_sizes import NotKept
 from adjoint.engine.graph.sizes.sizing import Example
 
 FORMAT = "sized plans 1"
-_DAMAGED = (KeyError, IndexError, TypeError, ValueError, OverflowError, FileRefusal)
-_DAMAGED += (AttributeError, ImportError, ZeroDivisionError)  # type: ignore[assignment]
 
 
 def look(task: Task, options: Options, plans: SizedPlans) -> None:
@@ -58,7 +51,7 @@ def look(task: Task, options: Options, plans: SizedPlans) -> None:
     with stage("plans found on disk"):
         try:
             plans.plans[:0] = from_bytes(data, partial(planned_again, family, options))
-        except _DAMAGED:
+        except DAMAGED:
             store.default().drop(plans.key)
 
 
@@ -74,22 +67,8 @@ def keep(plans: SizedPlans) -> bool:
 
 
 def to_bytes(plans: list[Sized]) -> bytes:
-    """Plans as they are kept: two lines each, what changes and what does not."""
-    lines = []
-    for plan in plans:
-        plan.kept = plan.kept or json.dumps(_rows(plan)).encode()
-        lines += [json.dumps({"low": plan.low, "high": plan.high}).encode(), plan.kept]
-    return b"\n".join(lines)
-
-
-def _rows(plan: Sized) -> dict[str, Any]:
-    return {
-        "sizes": dict(plan.sizes),
-        "reference": dict(plan.reference),  # of symbols that the recording computes, too
-        "scope": scope_rows(plan.scope),
-        "draft": draft_rows(plan.draft),
-        "modules": sorted({function.module for function in plan.functions.values()}),
-    }
+    """Plans as they are kept."""
+    return b"\n".join(lines_of(plans))
 
 
 def from_bytes(data: bytes, again: Callable[..., tuple[Draft, SizeScope]]) -> list[Sized]:
@@ -97,32 +76,10 @@ def from_bytes(data: bytes, again: Callable[..., tuple[Draft, SizeScope]]) -> li
     lines = data.split(b"\n")
     budget = Budget(len(data), "kept plans")
     found = [
-        _plan(read_json(bounds, budget), rest, budget, again)
+        plan_of(bounds, rest, budget, again)
         for bounds, rest in zip(lines[::2], lines[1::2], strict=True)
     ]
     return [plan for plan in found if plan is not None]
-
-
-def _plan(bounds: Any, rest: bytes, budget: Budget, again: Callable[..., Any]) -> Sized | None:
-    rows = read_json(rest, budget)
-    sizes, reference = _sizes(rows["sizes"]), _sizes(rows["reference"])
-    low, high = _sizes(bounds["low"]), _sizes(bounds["high"])
-    if not reference.keys() >= sizes.keys() == low.keys() == high.keys():
-        raise ValueError("sizes of other symbols")
-    scope = scope_of_rows(rows["scope"])
-    draft = KeptDraft(rows["draft"], sizes, scope, cache(partial(again, sizes, reference)))
-    names = {name for part in draft.segments for name, _, _ in part or ()} - {TEST}
-    try:
-        for _, name in draft.symbols:
-            address_named(name)
-        functions = library.load(dict.fromkeys(names, running.gone), map(str, rows["modules"]))
-    except (KeyError, UnknownSymbol):  # removed, or kept beside another NumPy or SciPy
-        return None
-    return Sized(draft, scope, sizes, reference, functions, low, high, kept=rest)
-
-
-def _sizes(rows: Any) -> dict[str, int]:
-    return {str(s): int(n) for s, n in rows.items()}
 
 
 def family_task(task: Task) -> Task | None:
