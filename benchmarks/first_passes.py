@@ -272,7 +272,7 @@ def counted() -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     places = {
         "recorded": ("adjoint.engine.graph.eager.recorded", "recorded"),
-        "open recordings": ("adjoint.engine.graph.eager.open_recordings", "opened"),
+        "open recordings": ("adjoint.engine.graph.eager.many_sizes.open_recordings", "opened"),
         "planned": ("adjoint.engine.compiler.schedule.build", "plan_for"),
         "many sizes": ("adjoint.engine.backends.llvm.program.sized", "planned"),
         "machine code": ("adjoint.engine.backends.llvm.runtime.jit", "assemble"),

@@ -17,8 +17,9 @@ import adjoint.nn.functional as F
 from adjoint.engine.backends.triton.program import direct, filling
 from adjoint.engine.backends.triton.runtime import open_numbers
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.eager import fragment, open_kinds
+from adjoint.engine.graph.eager import fragment
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
+from adjoint.engine.graph.eager.many_sizes import open_kinds
 from adjoint.engine.graph.eager.updates import UPDATES
 from adjoint.engine.ops.products.derived_products import affine
 

@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import adjoint as ad
 import adjoint.nn.functional as F
-from adjoint.engine.graph.eager import open_kinds
+from adjoint.engine.graph.eager.many_sizes import open_kinds
 from adjoint.engine.ops.linalg.det import COFACTOR
 from tests import guarded_memory, quick_code
 

@@ -19,9 +19,9 @@ import adjoint.nn.functional as F
 from adjoint.engine.backends.triton.program.direct import DirectProgram
 from adjoint.engine.backends.triton.program.filling import alike
 from adjoint.engine.backends.triton.program.open_plans import OpenPlans, differs
-from adjoint.engine.graph.eager import open_kinds, open_recordings
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
-from adjoint.engine.graph.eager.open_recordings import OpenRecording, described
+from adjoint.engine.graph.eager.many_sizes import open_kinds, open_recordings
+from adjoint.engine.graph.eager.many_sizes.open_recordings import OpenRecording, described
 from adjoint.engine.graph.sizes.extents import evaluate
 from adjoint.engine.graph.sizes.sizing import FILL
 from tests import cupy_stand_in

@@ -20,9 +20,10 @@ from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.llvm.program import kept_families as on_disk
 from adjoint.engine.core.operations import small_calls as names
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
-from adjoint.engine.graph.eager import kept_families, open_kinds, sightings, small_calls
+from adjoint.engine.graph.eager import sightings, small_calls
 from adjoint.engine.graph.eager.fragment import Unfit
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
+from adjoint.engine.graph.eager.many_sizes import kept_families, open_kinds
 from tests.test_open_fragments import ALONG, NEVER, Found, over
 
 FIRST = (21, 40, 57, 33, 88, 64, 19)

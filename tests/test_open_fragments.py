@@ -18,8 +18,9 @@ from adjoint.engine.backends.llvm.program.sized import SizedPlans
 from adjoint.engine.core.operations import small_calls as names
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.eager import open_kinds, sightings, small_calls
+from adjoint.engine.graph.eager import sightings, small_calls
 from adjoint.engine.graph.eager.fragments import FRAGMENTS, name_of
+from adjoint.engine.graph.eager.many_sizes import open_kinds
 
 Found = list[tuple[Any, tuple[int, ...]]]
 NEVER = 1 << 30

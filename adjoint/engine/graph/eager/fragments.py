@@ -63,8 +63,8 @@ from adjoint.engine.graph.eager.complex_sums import (
 )
 from adjoint.engine.graph.eager.enlisted import Owned, forget
 from adjoint.engine.graph.eager.fragment import Fragment, Unfit, Work, put_workers_first
+from adjoint.engine.graph.eager.many_sizes.open_kinds import Looked, OpenKinds
 from adjoint.engine.graph.eager.moved_words import MOVING, as_device_words, as_words
-from adjoint.engine.graph.eager.open_kinds import Looked, OpenKinds
 from adjoint.engine.graph.eager.quick_keys import add_operands, add_params, given_kind
 from adjoint.engine.graph.eager.sightings import Sightings
 from adjoint.engine.graph.ir import frozen

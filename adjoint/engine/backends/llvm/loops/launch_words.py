@@ -35,7 +35,7 @@ from adjoint.engine.compiler.loops.ir import (
 from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
 from adjoint.engine.compiler.target import Template
 from adjoint.engine.graph.ir import Value
-from adjoint.engine.graph.sizes.extents import Extent, computed, is_extent
+from adjoint.engine.graph.sizes.extents import Extent, computed, is_extent, is_undecided
 
 TILE, TILE_ELEMENTS = 16, 4096  # columns at least; elements of few rows, which stay in the cache
 LEADS = 16  # blocks of rows, or other dimensions, that are pieces enough without strips
@@ -173,9 +173,9 @@ def joined(template: Template) -> Template:
 def take_turns(kernels: list[Kernel], shares: list[tuple[int, int, int]]) -> bool:
     """Whether kernels write parts of one array's rows (Note [pieces in turns])."""
     pieces, _, chunks = shares[0]
-    if len(kernels) < 2 or is_extent(pieces) or pieces < 2 or chunks != 1:
+    if len(kernels) < 2 or is_undecided(pieces) or pieces < 2 or chunks != 1:
         return False
-    if any(is_extent(n) or n != pieces or many != 1 for n, _, many in shares):
+    if any(is_undecided(n) or n != pieces or many != 1 for n, _, many in shares):
         return False
     if any(k.form.rows or k.form.inner or len(k.form.stores) != 1 for k in kernels):
         return False

@@ -16,7 +16,7 @@ from adjoint.engine.backends.llvm.program.running import (
     get_ready,
     shared_arena,
 )
-from adjoint.engine.backends.llvm.program.sized_plan import LEAST, Sized
+from adjoint.engine.backends.llvm.program.sized_plan import LEAST, WORTH, Sized
 from adjoint.engine.compiler.memory.limits import limit
 from adjoint.engine.core.files.budget import Budget, read_json
 from adjoint.engine.core.identity.keys import key_of
@@ -69,7 +69,9 @@ class KeptPlans:
         if k not in self.read:
             try:
                 bounds, rest = self.lines[2 * k : 2 * k + 2]
-                self.read[k] = plan_of(bounds, rest, self.budget, cannot_tell)
+                plan = self.read[k] = plan_of(bounds, rest, self.budget, cannot_tell)
+                if plan is not None:
+                    plan.used = WORTH - 1  # one that is read is for several sizes
             except DAMAGED:
                 self.read[k] = None
         return self.read[k]

@@ -51,7 +51,8 @@ Load = Callable[[dict[str, Callable[[], library.Text]]], dict[str, library.Nativ
 PLANS = 16  # that a family keeps
 # What a plan with extents takes, in plans of a single size, and how many of these a fragment's
 # family is worth at first; each size that comes adds a half, one that is filled in a whole one.
-WITH_EXTENTS, AT_FIRST = 2, 14
+# A plan of many launches takes more: one for each so many of them.
+WITH_EXTENTS, AT_FIRST, LAUNCHES = 2, 24, 6
 
 
 @dataclass(eq=False, slots=True)
@@ -138,6 +139,7 @@ def planned(
         if isinstance(fresh, str):
             plans.refused = fresh
             return None
+        plans.spent += sum([len(part or ()) for part in fresh.draft.segments]) // LAUNCHES
         if task.fragment and not foretold(task, options, fresh, odd(fresh, sizes), load):
             return None
         plans.add(fresh)

@@ -32,8 +32,8 @@ from adjoint.engine.graph.eager.fragment import Fragment
 from adjoint.engine.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from adjoint.engine.graph.eager.kept_families import KeptRecording
-    from adjoint.engine.graph.eager.open_recordings import OpenRecording
+    from adjoint.engine.graph.eager.many_sizes.kept_families import KeptRecording
+    from adjoint.engine.graph.eager.many_sizes.open_recordings import OpenRecording
     from adjoint.engine.graph.sizes.patterns import Numbers
 
 MET = 3  # sizes of an operation before it is recorded for all, which is checked at these
@@ -165,7 +165,7 @@ class OpenOperation:
             return None
         if not self.looked:
             self.looked = True
-            families = brought("adjoint.engine.graph.eager.kept_families")
+            families = brought("adjoint.engine.graph.eager.many_sizes.kept_families")
             self.name = families.name_of(key)
             if self.name is not None:
                 self.kept = families.found(self.name, shared)
@@ -266,10 +266,10 @@ class OpenKinds:
         found = kept()
         if found is not None:
             return found
-        recordings = brought("adjoint.engine.graph.eager.open_recordings")
+        recordings = brought("adjoint.engine.graph.eager.many_sizes.open_recordings")
         family.add(recordings.opened(operands, alike, shared))
         if family.name is not None and not operands.on_device:
-            families = brought("adjoint.engine.graph.eager.kept_families").FAMILIES
+            families = brought("adjoint.engine.graph.eager.many_sizes.kept_families").FAMILIES
             families.note(family.name, family.kept or [], family.recordings)
         return family.find(met, shared, kept)
 

@@ -10,7 +10,7 @@ from adjoint.engine.core.layout import ordered_strides
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.tree import TreeDef
 from adjoint.engine.graph.eager.fragment import Fragment, Result, Unfit, at_sizes
-from adjoint.engine.graph.eager.open_kinds import SEQUENCES, Kept, Operands, is_parameter
+from adjoint.engine.graph.eager.many_sizes.open_kinds import SEQUENCES, Kept, Operands, is_parameter
 from adjoint.engine.graph.eager.recorded import (
     OperationTrace,
     Recording,

@@ -53,7 +53,7 @@ from adjoint.engine.graph.sizes.patterns import Numbers, pattern_for
 from adjoint.engine.graph.sizes.sizing import FILL
 
 if TYPE_CHECKING:
-    from adjoint.engine.graph.eager.open_recordings import OpenRecording
+    from adjoint.engine.graph.eager.many_sizes.open_recordings import OpenRecording
 
 MOST = 8  # recordings of one family on disk
 FAMILIES_KEPT = 1 << 10
