@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.autodiff.levels.steps import attempted
 from adjoint.engine.autodiff.tape.tape import attach
 from adjoint.engine.core.operations.levels import Level
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.shape.views import VIEW_SCATTER
 from adjoint.engine.tensor.tensor import Tensor, mark_view, symbolic_view
 from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload, write
@@ -33,13 +35,49 @@ class GradLevel(Level):
         inner = tuple(
             payload(x) if is_tensor(x) and x._storage.level is self else x for x in operands
         )
-        recording = CONTEXT.grad_enabled or self.always
-        with CONTEXT.having(grad_enabled=self.outer_grad and CONTEXT.grad_enabled):
+        before = CONTEXT.grad_enabled
+        recording = before or self.always
+        try:  # not `with`: a KeyboardInterrupt may come where its end is entered
+            CONTEXT.grad_enabled = self.outer_grad and before
             results = record(*inner, **params)
+        finally:
+            CONTEXT.grad_enabled = before
         many = isinstance(results, tuple)
-        outs = tuple(make_level_tensor(self, r._spec, r) for r in (results if many else (results,)))
+        outs = tuple(
+            [
+                None if r is None else make_level_tensor(self, r._spec, r)
+                for r in (results if many else (results,))
+            ]
+        )
         if recording and any(is_tensor(x) and x.requires_grad for x in operands):
             attach(record, operands, params, outs)
+        return outs if many else outs[0]
+
+    def attempt(self, record: Record, operands: Any, params: dict[str, Any]) -> Any:
+        if not record.part_by_part or record.joint is None:
+            return None
+        inner = [
+            payload(x) if isinstance(x, TensorBase) and x._storage.level is self else x  # type: ignore[attr-defined]
+            for x in operands
+        ]
+        before = CONTEXT.grad_enabled
+        recording = before or self.always
+        try:  # not `with`: a KeyboardInterrupt may come where its end is entered
+            CONTEXT.grad_enabled = self.outer_grad and before
+            results = attempted(record, inner, params)
+        finally:
+            CONTEXT.grad_enabled = before
+        if results is None:
+            return None
+        many = isinstance(results, tuple)
+        outs = tuple(
+            [
+                None if r is None else make_level_tensor(self, r._spec, r)
+                for r in (results if many else (results,))
+            ]
+        )
+        if recording and any(is_tensor(x) and x.requires_grad for x in operands):
+            attach(record, tuple(operands), params, outs)
         return outs if many else outs[0]
 
     def lift(self, tensor: Tensor) -> Tensor:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from adjoint.engine.autodiff.levels.transpose import push_by_transposing
+from adjoint.engine.autodiff.levels.stack import entered, next_depth
+from adjoint.engine.autodiff.levels.steps import attempted, computes_alone, is_disturbed
+from adjoint.engine.autodiff.levels.transpose import pull_through, push_by_transposing
 from adjoint.engine.core.operations.call import Call
 from adjoint.engine.core.operations.levels import Level
-from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.operations.record import Record, Rule, is_tensor
+from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.shape.views import VIEW_SCATTER
 from adjoint.engine.tensor.tensor import Tensor, symbolic_view
 from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload, write
@@ -23,39 +27,81 @@ class Dual(NamedTuple):
 class JvpLevel(Level):
     """The payload is a Dual."""
 
-    __slots__ = ("tangents_on_tape",)
+    __slots__ = ("composes", "tangents_on_tape")
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, *, composes: bool = False) -> None:
         super().__init__(depth)
         self.tangents_on_tape = False  # whether a tangent that requires grad came from outside
+        self.composes = composes  # whether it is a step of its own (Note [steps of levels])
 
     def process(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if record.is_view:
             source = operands[0]
             return symbolic_view(source, record.infer(source._spec, **params), record, params)
+        if not is_disturbed():
+            found = self.attempt(record, operands, params)
+            if found is not None:
+                return found
+        if record.part_by_part:
+            return record.compose(*operands, **params)  # type: ignore[misc]
         duals = [self.dual(x) for x in operands]
-        primals = tuple(d.primal for d in duals)
+        primals = tuple([d.primal for d in duals])
         tangents = [d.tangent for d in duals]
         if record.push is not None and any(t is not None for t in tangents):
             outs, out_tangents = record.push(primals, tangents, params)
-            many = True
-        else:
-            results = record(*primals, **params)
-            if all(t is None for t in tangents) or not record.differentiable:
-                return results
-            many = isinstance(results, tuple)
-            outs = results if many else (results,)
-            if not any(o.dtype.is_inexact for o in outs):
-                return results
-            out_tangents = self.tangents(record, primals, tangents, params, outs)
-        # Whole numbers and truths are steps of what they were made of, a conversion's too.
+            return self.wrapped(outs, out_tangents, True)
+        results = record(*primals, **params)
+        if all(t is None for t in tangents) or not record.differentiable:
+            return results
+        many = isinstance(results, tuple)
+        outs = results if many else (results,)
+        if not any(o.dtype.is_inexact for o in outs):
+            return results
+        return self.wrapped(outs, self.tangents(record, primals, tangents, params, outs), many)
+
+    def wrapped(self, outs: Sequence[Any], tangents: Sequence[Any], many: bool) -> Any:
+        """Results as duals, those that have a tangent.
+
+        Whole numbers and truths are steps of what they were made of, a conversion's too.
+        """
         wrapped = tuple(
-            o
-            if t is None or not o.dtype.is_inexact
-            else make_level_tensor(self, o._spec, Dual(o, t))
-            for o, t in zip(outs, out_tangents, strict=True)
+            [
+                o
+                if t is None or not o.dtype.is_inexact
+                else make_level_tensor(self, o._spec, Dual(o, t))
+                for o, t in zip(outs, tangents, strict=True)
+            ]
         )
         return wrapped if many else wrapped[0]
+
+    def attempt(self, record: Record, operands: Any, params: dict[str, Any]) -> Any:
+        if self.composes or not record.differentiable:
+            return None
+        step = record.pushed
+        if step is None:
+            step = pushed_record(record)
+        if not step:
+            return None
+        values: list[Any] = []
+        tangents: list[Any] = []
+        there: list[bool] = []
+        for x in operands:
+            tangent = None
+            if isinstance(x, TensorBase) and x._storage.level is self:  # type: ignore[attr-defined]
+                x, tangent = payload(x)  # type: ignore[arg-type]
+            values.append(x)
+            there.append(tangent is not None)
+            if tangent is not None:
+                tangents.append(tangent)
+        if not tangents:
+            return None
+        found = attempted(
+            step, [*values, *tangents], {**params, "followed": (*there, params.get("followed"))}
+        )
+        if found is None:
+            return None
+        half = len(found) // 2
+        return self.wrapped(found[:half], found[half:], half > 1 or record.outputs != 1)
 
     def dual(self, x: Any) -> Dual:
         """An operand as primal and tangent."""
@@ -114,3 +160,74 @@ class JvpLevel(Level):
 def zeros_like(x: Tensor) -> Tensor:
     """Zeros of the spec of x."""
     return x.new_zeros(x.shape)
+
+
+def pushed_record(record: Record) -> Record | None:
+    """An operation with its tangents, as a composite of operands and, after them, tangents.
+
+    Its parameter `followed` says which operands have one; last in it is the same of an operation
+    that is such a one itself. Results come first, then their tangents, None where there is none.
+    None: it is not for programs, as what it does is more than its results.
+    """
+    if record.pushed is None:
+        record.pushed = made_for_duals(record) if computes_alone(record) else False
+    return record.pushed or None
+
+
+def made_for_duals(record: Record) -> Record:
+    """The record of an operation with its tangents."""
+
+    def compose(*xs: Any, followed: Any, **params: Any) -> tuple[Any, ...]:
+        *there, inner = followed
+        if inner is not None:
+            params["followed"] = inner
+        primals = xs[: len(there)]
+        given = iter(xs[len(there) :])
+        tangents = [next(given) if one else None for one in there]
+        return _with_tangents(record, primals, tangents, params)
+
+    def joint(xs: Any, gs: Any, needed: Any, params: Any) -> list[Any]:
+        return pull_through(compose, xs, gs, needed, params)
+
+    def with_batch(batched: Sequence[bool], params: dict[str, Any]) -> list[bool]:
+        *there, inner = params["followed"]
+        primals = batched[: len(there)]
+        if record.with_batch is None:
+            outs = [any(primals)] * record.outputs
+        else:
+            outs = record.with_batch(primals, {**params, "followed": inner})
+        return [*outs, *[any(batched)] * len(outs)]
+
+    return Record(
+        f"pushed_{record.name}",
+        "composite",
+        infer=record.infer,
+        operands=("*xs",),
+        outputs=0,
+        joint=Rule.of(joint) if record.differentiable else None,
+        compose=compose,
+        part_by_part=True,
+        given_a_draw=record.given_a_draw,
+        with_batch=with_batch if record.outputs or record.with_batch else None,
+        listed=False,
+    )
+
+
+def _with_tangents(
+    record: Record, primals: tuple[Any, ...], tangents: list[Any], params: dict[str, Any]
+) -> tuple[Any, ...]:
+    """The results of an operation, then their tangents."""
+    with entered(JvpLevel(next_depth(), composes=True)) as level:
+        if record.part_by_part:
+            duals = [
+                x if t is None else level.wrap_payload(Dual(x, t))
+                for x, t in zip(primals, tangents, strict=True)
+            ]
+            found = record.compose(*duals, **params)  # type: ignore[misc]
+            outs = [level.dual(o) for o in (found if isinstance(found, tuple) else (found,))]
+            return (*[o.primal for o in outs], *[o.tangent for o in outs])
+        results = record(*primals, **params)
+        outs = results if isinstance(results, tuple) else (results,)
+        if not any(o.dtype.is_inexact for o in outs):
+            return (*outs, *[None] * len(outs))
+        return (*outs, *level.tangents(record, primals, tangents, params, outs))

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from adjoint.engine.autodiff.levels.grad_level import GradLevel
 from adjoint.engine.autodiff.levels.stack import entered, next_depth
+from adjoint.engine.autodiff.levels.steps import (
+    attempted,
+    computes_alone,
+    is_disturbed,
+)
 from adjoint.engine.core.operations.call import Call
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.levels import Level
-from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.operations.record import Record, Rule, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.shape.views import VIEW_SCATTER
 from adjoint.engine.tensor.tensor import Tensor, symbolic_view
 from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload, write
@@ -20,28 +27,73 @@ from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload, w
 class VmapLevel(Level):
     """The payload is the batched value, its batch in dimension 0."""
 
-    __slots__ = ("randomness", "size")
+    __slots__ = ("composes", "randomness", "size")
 
-    def __init__(self, depth: int, size: int, randomness: str) -> None:
+    def __init__(self, depth: int, size: int, randomness: str, *, composes: bool = False) -> None:
         super().__init__(depth)
         self.size = size
         self.randomness = randomness
+        self.composes = composes  # whether it is a step of its own (Note [steps of levels])
 
     def process(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if record.is_view:
             source = operands[0]
             return symbolic_view(source, record.infer(source._spec, **params), record, params)
-        batched = [is_tensor(x) and x._storage.level is self for x in operands]
+        batched = [isinstance(x, TensorBase) and x._storage.level is self for x in operands]  # type: ignore[attr-defined]
         values = [payload(x) if b else x for x, b in zip(operands, batched, strict=True)]
+        if not is_disturbed():
+            found = self.attempt(record, operands, params)
+            if found is not None:
+                return found
         if record.compose is not None:
             if not any(map(is_differentiated, values)):
                 return record.compose(*operands, **params)
             results = batched_call(self, record, values, batched, params)
         else:
             results = self.apply(record, values, batched, operands, params)
+        return self.wrapped(results)
+
+    def attempt(self, record: Record, operands: Any, params: dict[str, Any]) -> Any:
+        if self.composes:
+            return None
+        step = record.batched
+        if step is None:
+            step = batched_record(record)
+        if not step:
+            return None
+        batched = [isinstance(x, TensorBase) and x._storage.level is self for x in operands]  # type: ignore[attr-defined]
+        values = [payload(x) if b else x for x, b in zip(operands, batched, strict=True)]
+        whole = record.with_batch is None or is_followed(CONTEXT.levels)
+        found = attempted(step, values, self.as_step(record, batched, params, whole))
+        if found is None:
+            return None
+        if whole:
+            return self.wrapped(found)
+        there = record.with_batch(batched, params)
+        return tuple(
+            [
+                self.wrap_payload(x) if x is not None and one else x
+                for x, one in zip(found, there, strict=True)
+            ]
+        )
+
+    def wrapped(self, results: Any) -> Any:
+        """Tensors of this level for batched values."""
         if isinstance(results, tuple):
-            return tuple(self.wrap_payload(r) for r in results)
+            return tuple([None if r is None else self.wrap_payload(r) for r in results])
         return self.wrap_payload(results)
+
+    def as_step(
+        self, record: Record, batched: list[bool], params: dict[str, Any], whole: bool = True
+    ) -> dict[str, Any]:
+        """The parameters of an operation on batches: a layer more than the operation's own."""
+        layer = self.size, tuple(batched), self.randomness, whole
+        if "layers" not in params:
+            return {**params, "layers": (layer,)}
+        if record is BATCHED or record in BASES:
+            return {**params, "layers": (layer, *params["layers"])}
+        beneath = params["layers"], params.get("layers_beneath")
+        return {**params, "layers": (layer,), "layers_beneath": beneath}
 
     def apply(
         self, record: Record, values: list[Any], batched: list[bool], operands: Any, params: Any
@@ -112,11 +164,12 @@ class VmapLevel(Level):
         return self.wrap_payload(payload(tensor).detach())
 
 
-# -- composites ---------------------------------------------------------------------------------
+# -- operations on batches ------------------------------------------------------------------------
 #
 # The composition of a composite batches by itself. But where a tape or a transform beneath the
 # batching differentiates, the batched composite must be one operation still, whose derivative is
-# the stated one, batched; that of its composition would be another.
+# the stated one, batched; that of its composition would be another. And whatever an operation is,
+# of few elements that nothing beneath differentiates it is one (Note [steps of levels]).
 
 
 def is_differentiated(x: Any) -> bool:
@@ -126,24 +179,89 @@ def is_differentiated(x: Any) -> bool:
     return x._storage.level is not None or (CONTEXT.grad_enabled and x.requires_grad)
 
 
+def is_followed(levels: Sequence[Any]) -> bool:
+    """Whether a tape is among levels: what has no batch would be counted once for each element."""
+    return any(isinstance(level, GradLevel) for level in levels)
+
+
+BASES: dict[Record, Record] = {}  # of operations on batches, what is done for each element
+
+
+def batched_record(record: Record) -> Record | None:
+    """An operation for each element of batches in front of operands, as a composite.
+
+    Its parameter `layers` has the batches, the outermost first, each as (size, which operands have
+    it, randomness, whether all results are to have it); `layers_beneath` those of what is batched in turn by what it is made of (rules,
+    or duals, of an operation on batches). None: it is not for programs, as what it does is more than its results.
+    """
+    if record.batched is None:
+        record.batched = made_for_batches(record) if computes_alone(record) else False
+    return record.batched or None
+
+
+def made_for_batches(record: Record) -> Record:
+    """The record of an operation on batches."""
+
+    def compose(*xs: Any, **params: Any) -> Any:
+        outs = _compose(record, xs, params)
+        return outs if record.outputs != 1 else outs[0]
+
+    def joint(xs: Any, outs: Any, gs: Any, needed: Any, params: Any) -> list[Any]:
+        return _joint(record, xs, outs, gs, needed, params)
+
+    def joint_without_results(xs: Any, gs: Any, needed: Any, params: Any) -> list[Any]:
+        return _joint(record, xs, [None] * len(gs), gs, needed, params)
+
+    rule = joint_without_results if record.part_by_part else joint
+
+    def with_batch(batched: Sequence[bool], params: dict[str, Any]) -> list[bool]:
+        return record.with_batch(batched, _within(record, params)[2])  # type: ignore[misc]
+
+    made = Record(
+        f"batched_{record.name}",
+        "composite",
+        infer=BATCHED.infer,
+        operands=("*xs",),
+        outputs=record.outputs,
+        joint=Rule.of(rule) if record.differentiable else None,
+        compose=compose,
+        part_by_part=record.part_by_part,
+        given_a_draw=record.given_a_draw,
+        with_batch=None if record.with_batch is None else with_batch,
+        listed=False,
+    )
+    made.batched = made  # batches of batches: a layer more
+    BASES[made] = record
+    return made
+
+
 def batched_call(
     level: VmapLevel, record: Record, values: list[Any], batched: list[bool], params: dict[str, Any]
 ) -> Any:
     """A composite with a stated derivative, as one operation on the batch."""
-    layer = level.size, tuple(batched), level.randomness
+    given = level.as_step(record, batched, params)
+    step = batched_record(record) if CONTEXT.capture is None else None
+    if step is not None:
+        return step(*values, **given)
     if record is BATCHED:
-        return BATCHED(*values, **{**params, "layers": (layer, *params["layers"])})
-    outs = BATCHED(*values, record=record, layers=(layer,), **params)
+        return BATCHED(*values, **given)
+    outs = BATCHED(*values, record=BASES.get(record, record), **given)
     return outs if record.outputs != 1 else outs[0]
 
 
-def _within(params: dict[str, Any]) -> tuple[Any, Record, dict[str, Any]]:
+def _within(record: Record, params: dict[str, Any]) -> tuple[Any, Record, dict[str, Any]]:
     """The first layer, and the operation and parameters it batches."""
     rest = dict(params)
-    record, (layer, *layers) = rest.pop("record"), rest.pop("layers")
-    if layers:
-        return layer, BATCHED, {"record": record, "layers": tuple(layers), **rest}
-    return layer, record, rest
+    layer, *layers = rest.pop("layers")
+    if not layers:
+        if "layers_beneath" in rest:
+            rest["layers"], further = rest.pop("layers_beneath")
+            if further is not None:
+                rest["layers_beneath"] = further
+        return layer, record, rest
+    rest["layers"] = tuple(layers)
+    step = batched_record(record)
+    return (layer, BATCHED, {"record": record, **rest}) if step is None else (layer, step, rest)
 
 
 def _raise(level: VmapLevel, values: Sequence[Any], batched: Sequence[bool]) -> tuple[Any, ...]:
@@ -159,27 +277,58 @@ def _lower(level: VmapLevel, value: Any) -> Any:
     return payload(value) if value._storage.level is level else level.lift(value)
 
 
-def _compose(*xs: Any, **params: Any) -> tuple[Any, ...]:
-    (size, batched, randomness), record, inner = _within(params)
-    with entered(VmapLevel(next_depth(), size, randomness)) as level:
-        outs = record.compose(*_raise(level, xs, batched), **inner)  # type: ignore[misc]
-        return tuple(_lower(level, o) for o in (outs if isinstance(outs, tuple) else (outs,)))
+def _compose(record: Record, xs: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
+    """The results of an operation on batches, by its composition where it has one."""
+    (size, batched, randomness, whole), inside, inner = _within(record, params)
+    with entered(VmapLevel(next_depth(), size, randomness, composes=True)) as level:
+        work: Any = inside if inside.compose is None else inside.compose
+        outs = work(*_raise(level, xs, batched), **inner)
+        found = outs if isinstance(outs, tuple) else (outs,)
+        if inside.with_batch is None:
+            return tuple([_lower(level, o) for o in found])
+        if whole:  # written out: an expanded result is none of a program
+            return tuple([None if o is None else _lower(level, o).contiguous() for o in found])
+        there = inside.with_batch(batched, inner)  # type: ignore[misc]
+        return tuple(
+            [
+                _lower(level, o) if o is not None and one else o
+                for o, one in zip(found, there, strict=True)
+            ]
+        )
 
 
 def _joint(
-    xs: Sequence[Any], outs: Any, gs: Sequence[Any], needed: Sequence[bool], params: Any
+    record: Record,
+    xs: Sequence[Any],
+    outs: Any,
+    gs: Sequence[Any],
+    needed: Sequence[bool],
+    params: dict[str, Any],
 ) -> list[Any]:
     """The stated rules, batched; the cotangents of what the batch shares add up."""
-    (size, batched, randomness), record, inner = _within(params)
-    with entered(VmapLevel(next_depth(), size, randomness)) as level:
+    (size, batched, randomness, _), inside, inner = _within(record, params)
+    with entered(VmapLevel(next_depth(), size, randomness, composes=True)) as level:
         everything = [True] * len(outs)
-        call = Call(record, _raise(level, xs, batched), inner, _raise(level, outs, everything))
+        call = Call(inside, _raise(level, xs, batched), inner, _raise(level, outs, everything))
         pulled = call.pull(_raise(level, gs, everything), needed)
         whole = [None if g is None else _lower(level, g) for g in pulled]
     return [g if g is None or b else g.sum(0) for g, b in zip(whole, batched, strict=True)]
 
 
-# BATCHED(xs..., record=, layers=, parameters of the record...): a composite for each element of
-# batches in front of operands. A layer is (size, which operands have the batch, randomness); that
-# of the outermost batch comes first.
-BATCHED = composite("batched", _compose, operands=("*xs",), outputs=0, joint=_joint)
+def _compose_recorded(*xs: Any, record: Record, **params: Any) -> tuple[Any, ...]:
+    return _compose(record, xs, params)
+
+
+def _joint_recorded(
+    xs: Sequence[Any], outs: Any, gs: Sequence[Any], needed: Sequence[bool], params: Any
+) -> list[Any]:
+    rest = dict(params)
+    return _joint(rest.pop("record"), xs, outs, gs, needed, rest)
+
+
+# BATCHED(xs..., record=, layers=, parameters of the record...): the same as one record for all
+# operations, which recordings and files know by its name, and what `batched_record` has none for.
+BATCHED = composite(
+    "batched", _compose_recorded, operands=("*xs",), outputs=0, joint=_joint_recorded
+)
+BATCHED.batched = BATCHED.pushed = False  # nobody knows what it stands for: perhaps for a draw

@@ -106,6 +106,10 @@ class RecordNode(TapeNode):
                 cotangents = self.apply_sighted(grads, needed)
                 if cotangents is not None:
                     return cotangents
+        if level is not None and plan.at_levels:
+            cotangents = HOOKS.pull_at_level(self, grads, needed, level)
+            if cotangents is not None:
+                return cotangents
         return self.apply_rules(grads, needed, level)
 
     def handed_on(self, g: Any, needed: Sequence[bool] | None) -> list[Any]:
@@ -585,7 +589,7 @@ def decorate(node: RecordNode, plan: TapePlan, operands: Any, outs: tuple[Tensor
 
 
 def attach_node(node: BackwardNode, results: Sequence[Any]) -> None:
-    """Make `results` the node's outputs, those that can carry a gradient."""
+    """Make `results` the node's outputs, those that are there and can carry a gradient."""
     for i, out in enumerate(results):
-        if DTYPE_OF[out._array.dtype].category >= FLOAT:
+        if out is not None and DTYPE_OF[out._array.dtype].category >= FLOAT:
             out._node, out._nr, out._requires_grad = node, i, True

@@ -48,7 +48,7 @@ class TapePlan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "always_floating", "by_library", "elementwise", "handed", "hands_on", "higher", "joint",
+        "always_floating", "at_levels", "by_library", "elementwise", "handed", "hands_on", "higher", "joint",
         "led", "met", "node_class", "noted", "of_few", "of_tape", "on_device", "outputs", "record",
         "saves", "seen", "small", "steps", "straight", "tracked", "wants_out_specs", "wants_specs",
         "whole",
@@ -104,6 +104,17 @@ class TapePlan:
         # cotangents are wanted, and whether there may be any.
         self.higher: dict[Any, Any] = {}
         self.of_tape = self.of_few and record.window is None
+        # The same on the tape of a transform (Note [rules at levels]).
+        self.at_levels = not (
+            self.hands_on
+            or record.draws
+            or record.opaque
+            or record.communicates
+            or record.pulls_views
+            or record.fails not in FLOATS_SUCCEED
+            or record.window is not None
+            or node_class.is_write  # type: ignore[attr-defined]
+        )
         # To which operands each result leads back, where not all lead to all.
         self.led: tuple[Any, ...] | None = None
         self.noted = self._noted()

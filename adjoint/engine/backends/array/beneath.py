@@ -6,6 +6,7 @@ from typing import Any
 
 from numpy import ndarray
 
+from adjoint.engine.autodiff.levels.steps import are_few, computes_alone, performed
 from adjoint.engine.backends.array.executor import execute, run, seen_through
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.state.context import CONTEXT
@@ -16,8 +17,8 @@ from adjoint.engine.tensor.tensor import mark_view, window
 def execute_beneath(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """`execute`, by way of what finds native code and fragments, with the transforms left aside.
 
-    Not what may ask for them while it runs: functions of the user's, subgraphs, and compositions
-    that are no fragments. Nor where somebody looks on, nor on other devices than the CPU.
+    Not what may ask for them while it runs: functions of the user's, subgraphs, and draws. A
+    composition that is no fragment is a step (Note [steps of levels]). Nor where somebody looks on, nor on other devices than the CPU.
     """
     context = CONTEXT
     if record.window is not None:
@@ -31,7 +32,6 @@ def execute_beneath(record: Record, operands: tuple[Any, ...], params: dict[str,
         record.is_view
         or record.opaque
         or record.push is not None
-        or not (record.compose is None or record.large)
         or context.autocast is not None
         or context.anomaly
         or context.inference
@@ -44,6 +44,11 @@ def execute_beneath(record: Record, operands: tuple[Any, ...], params: dict[str,
     for x in operands:
         if isinstance(x, TensorBase) and x._array.__class__ is not ndarray:
             return execute(record, operands, params)
+    if record.compose is not None and not record.large:
+        if not computes_alone(record):
+            return execute(record, operands, params)
+        found = performed(record, operands, params) if are_few(operands) else None
+        return execute(record, operands, params) if found is None else found
     levels, tracking = context.levels, context.grad_enabled
     try:  # not `with`: a KeyboardInterrupt may come where its end is entered
         context.levels, context.grad_enabled = (), False

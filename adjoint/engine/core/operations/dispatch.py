@@ -271,7 +271,8 @@ def finish(record: Record, operands: tuple[Any, ...], params: dict[str, Any], ou
         outs = context.capture.seal(record, outs)
     if not record.is_view and (context.levels or context.inference):
         for t in outs if isinstance(outs, tuple) else (outs,):
-            mark_birth(t._storage)
+            if t is not None:
+                mark_birth(t._storage)
     if (context.grad_enabled and not context.inference) and (
         record.is_view or any(x.requires_grad for x in flat_tensors(operands))
     ):

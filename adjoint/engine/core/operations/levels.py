@@ -40,6 +40,10 @@ class Level(ABC):
     def process(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Perform an operation of which some operand is at this level."""
 
+    def attempt(self, record: Record, operands: Any, params: dict[str, Any]) -> Any:
+        """What `process` gives, where that is one program; else None (Note [steps of levels])."""
+        return None
+
     @abstractmethod
     def lift(self, tensor: Any) -> Any:
         """The payload of a tensor of a lower level, seen from this one."""

@@ -194,6 +194,14 @@ class Record:
     in_any_order: bool = False
     in_steps: bool = False  # no composite, but its kernel takes several: worth a straight program
     seen: int = 0  # calls of a single kernel on the tape (Note [seen on the tape])
+    # Itself on batches and on duals, once `vmap` and `jvp` met it; False: never (Note [steps of
+    # levels]).
+    batched: Any = None
+    pushed: Any = None
+    # Of such a one: which results have a batch, where these operands have; None: all.
+    with_batch: Callable[[Sequence[bool], dict[str, Any]], list[bool]] | None = None
+    # A composite that forward mode goes through part by part, whatever vjp it states.
+    part_by_part: bool = False
     listed: bool = True  # among all that there are; one that is made on the way is not
     # Autocast, by type of device (Note [autocast]); a record that is not listed there may say.
     policies: dict[str, str] | None = None
@@ -409,6 +417,7 @@ class Hooks:
     meet_noted: Callable[..., Any] | None = None  # the same, with `meet`: a tensor, or arrays
     meet_rules: Callable[..., Any] | None = None  # `meet` of rules, to tensors
     pull_on_tape: Callable[..., Any] = _unset  # rules of a node on the tape: graph.higher.rules
+    pull_at_level: Callable[..., Any] = _unset  # those of a transform's tape: the same folder
     pull: Callable[..., Any] | None = None  # the same of a node, if it has such a program
     pass_on: Callable[..., Any] | None = None  # cotangents to nodes: those that it has no way for
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array

@@ -30,10 +30,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from adjoint.engine.autodiff.levels.grad_level import GradLevel
-from adjoint.engine.autodiff.levels.stack import entered, next_depth
-from adjoint.engine.autodiff.tape.engine import Backward
-from adjoint.engine.autodiff.tape.node import edge_of
+from adjoint.engine.autodiff.levels.transpose import pull_through
 from adjoint.engine.autodiff.tape.saved import Unpacked
 from adjoint.engine.autodiff.tape.tape import KinkedNode, RecordNode, WrittenNode
 from adjoint.engine.autodiff.tape.tape_plan import TapePlan, plan_for
@@ -45,14 +42,14 @@ from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.graph.higher.reading import what_is_read
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor, alias, wrap
-from adjoint.engine.tensor.writing.mutation import make_argument, make_level_tensor
 
 KINDS = 64  # of operands, for each operation: to look at one takes some milliseconds
 TRIED = 4  # of them, where none stands for its operations: others are not looked at
 # Whose rules tell by a whole operand or result on which side of something it is, and keep that in
 # PyTorch too; of others a mask is kept.
 KEPT_WHOLE = frozenset({"relu", "leaky_relu", "mse_loss", "huber_loss", "smooth_l1_loss"})
-SPECS, OUT_SPECS = "specs_of_operands", "specs_of_results"  # among parameters
+SPECS = "specs"  # among parameters: those of operands, of results, and the same of an inner one
+NO_SPECS = None, None, None
 
 
 class RulesNode(RecordNode):
@@ -108,8 +105,8 @@ class RuleOperation:
         saves = len(self.plan.saves)
         node.plan, node.edges, node.outputs = self.plan, self.edges, self.plan.outputs  # type: ignore[assignment]
         node.sequence, node.extra = 0, None
-        node.specs, node.out_specs = params.pop(SPECS, None), params.pop(OUT_SPECS, None)
-        node.params = params
+        node.specs, node.out_specs, inner = params.pop(SPECS, NO_SPECS)
+        node.params = params if inner is None else {**params, SPECS: inner}
         node.saved = [Unpacked(x) for x in values[:saves]]
         node.versions = [0] * saves
         results = node.apply_rules(values[saves:], self.wanted, None)
@@ -131,35 +128,13 @@ class RuleOperation:
         params: dict[str, Any],
     ) -> list[Any]:
         """The same, where all operands are there: the composition, by a tape of its own."""
-        with entered(GradLevel(next_depth()), grad_enabled=True) as level:
-            watched = [
-                watched_by(level, x) if asked else x
-                for x, asked in zip(values, needed, strict=True)
-            ]
-            outs = self.compose(*watched, **params)
-            roots = []
-            for out, g in zip(outs if outs.__class__ is tuple else (outs,), gs, strict=True):
-                edge = edge_of(out) if out._storage.level is level else None
-                if edge is not None and g is not None:
-                    roots.append((edge, g))
-            run = Backward(
-                retain_graph=False,
-                create_graph=False,
-                targets=[(x, 0) for x, asked in zip(watched, needed, strict=True) if asked],
-                accumulate=False,
-                level=level,
-            )
-            with CONTEXT.having(grad_enabled=level.outer_grad):
-                run.run(roots)
-                return [run.gradients.get((x, 0)) for x in watched]
+        return pull_through(self.compose, values, gs, needed, params)
 
     def of_node(
         self, node: RecordNode, grads: Sequence[Any], needed: Sequence[bool] | None
     ) -> Sequence[Any] | None:
         """The cotangents of a node's operands, on the tape; None: its operations are called."""
-        params = node.params
-        if node.specs is not None or node.out_specs is not None:
-            params = {**params, SPECS: node.specs, OUT_SPECS: node.out_specs}
+        params = with_specs(node)
         saved = [
             node.load(k, None, -1 - code if code < 0 else None)
             for k, code in enumerate(node.plan.saves)
@@ -292,6 +267,14 @@ class RuleOperation:
         return record
 
 
+def with_specs(node: RecordNode) -> dict[str, Any]:
+    """A node's parameters, and the specs that its rules may ask for among them."""
+    params = node.params
+    if node.specs is None and node.out_specs is None and SPECS not in params:
+        return params
+    return {**params, SPECS: (node.specs, node.out_specs, params.get(SPECS))}
+
+
 def refuse(*_: Any, **__: Any) -> Any:
     """A composite is inferred by its composition."""
     raise NotImplementedError("rules on the tape: inferred by their composition")
@@ -320,13 +303,6 @@ def stand_in(spec: Any, like: Tensor) -> Tensor:
     """A tensor of a spec, of which no element is read, where another one is."""
     made: Tensor = like.new_ones((), dtype=spec.dtype).expand(spec.shape)
     return made
-
-
-def watched_by(level: GradLevel, x: Tensor) -> Tensor:
-    """A tensor as an argument of a level, which follows it."""
-    watched = make_argument(level, make_level_tensor(level, x._spec, x))
-    watched._requires_grad = True
-    return watched
 
 
 def parts_of(outs: Sequence[Any], leaves: Sequence[Any]) -> tuple[frozenset[int], set[Any]] | None:
