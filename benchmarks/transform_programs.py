@@ -7,6 +7,7 @@ one step and returns what it computed, a tensor or several. Weights are `familie
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def perceptron(fw: Any, *widths: int, activation: str = "Tanh") -> Any:
     """Linear layers with an activation between each two."""
     nn = fw.nn
     layers: list[Any] = []
-    for inside, outside in zip(widths, widths[1:]):  # noqa: B905
+    for inside, outside in pairwise(widths):
         layers += [nn.Linear(inside, outside), getattr(nn, activation)()]
     return filled(fw, nn.Sequential(*layers[:-1]))
 
@@ -145,7 +146,7 @@ def tangent_kernel_products(fw: Any) -> Step:
         return func.functional_call(net, weights, (x.unsqueeze(0),)).squeeze(0)
 
     def of_pair(x: Any, y: Any) -> Any:
-        out, pull = func.vjp(lambda w: one(w, x), weights)
+        _, pull = func.vjp(lambda w: one(w, x), weights)
 
         def product(v: Any) -> Any:
             return func.jvp(lambda w: one(w, y), (weights,), pull(v))[1]
@@ -233,7 +234,7 @@ def residual(fw: Any) -> Step:
 
 
 def meta_learning(fw: Any) -> Step:
-    """MAML: three inner steps of gradient descent on each of eight tasks at once, differentiated."""
+    """MAML: three inner steps on each of eight tasks at once, differentiated."""
     func, F = fw.func, fw.nn.functional
     net = perceptron(fw, 1, 40, 40, 1, activation="ReLU")
     weights = detached(net)

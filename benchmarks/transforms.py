@@ -5,7 +5,7 @@
 The programs are `transform_programs.PROGRAMS`. Both frameworks run in one process, a step of one
 and a step of the other in turns, and a step's time is that of the processor: what other programs
 do on the machine counts little. What is printed is the middle and the least of all steps but the
-first `--warm`, in milliseconds, and ours over PyTorch's. Results are compared before.
+first `--warm`, in milliseconds, and PyTorch's over ours. Results are compared before.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def main() -> None:
         ours, others = measure(mine, theirs, given.warm, given.seconds)
         middle = statistics.median(ours) * 1e3, statistics.median(others) * 1e3
         least = min(ours) * 1e3, min(others) * 1e3
-        columns = "".join(f"{a:9.3f}{b:9.3f}{a / b:7.2f}" for a, b in (middle, least))
+        columns = "".join(f"{a:9.3f}{b:9.3f}{b / a:7.2f}" for a, b in (middle, least))
         print(f"{name:26}{columns}", flush=True)
 
 

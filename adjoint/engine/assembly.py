@@ -514,6 +514,7 @@ HOOKS.same_arrays = later("adjoint.engine.backends.array.straight", "same_arrays
 HOOKS.taped_entry = later("adjoint.engine.backends.llvm.small.rows", "taped_entry")
 HOOKS.vjp = later("adjoint.engine.autodiff.transforms.gradient", "vjp")
 HOOKS.pull_on_tape = later("adjoint.engine.graph.higher.rules", "pull_on_tape")
+HOOKS.compile_step = later("adjoint.engine.graph.eager.level_steps", "compiled_step")
 HOOKS.pull_at_level = later("adjoint.engine.graph.higher.at_levels", "pull_at_level")
 HOOKS.compile_operation = later("adjoint.engine.backends.llvm.program.native", "compile_operation")
 HOOKS.find_operation = later("adjoint.engine.backends.llvm.program.kept", "find")

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from adjoint.engine.autodiff.levels.stack import entered, next_depth
-from adjoint.engine.autodiff.levels.steps import attempted, computes_alone, is_disturbed
+from adjoint.engine.autodiff.levels.steps import (
+    attempted,
+    computes_alone,
+    gives_floats,
+    is_disturbed,
+)
 from adjoint.engine.autodiff.levels.transpose import pull_through, push_by_transposing
 from adjoint.engine.core.operations.call import Call
 from adjoint.engine.core.operations.levels import Level
@@ -208,6 +213,7 @@ def made_for_duals(record: Record) -> Record:
         compose=compose,
         part_by_part=True,
         given_a_draw=record.given_a_draw,
+        given_floats=gives_floats(record),
         with_batch=with_batch if record.outputs or record.with_batch else None,
         listed=False,
     )

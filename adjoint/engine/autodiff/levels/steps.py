@@ -7,7 +7,8 @@ Note [steps of levels]
     transform and that no tape follows, is a *step*: a record of its own, composed of what the level
     would have called one by one. It has programs as other composites do (Note [straight programs]),
     with the same bits, found by native code (Note [meeting]); where none is found, the level goes
-    on as it would have.
+    on as it would have. Whether it is compiled (Note [fragments]) or a straight program, the number
+    of its operands' elements decides, so that every call has the same bits.
 
     Steps are for what computes its results from its operands and does nothing else: no draws, whose
     place in the stream the levels around decide, and nothing of the user's.
@@ -47,11 +48,17 @@ def computes_alone(record: Record) -> bool:
     )
 
 
+def gives_floats(record: Record) -> bool:
+    """Whether an operation is given floats at each call: programs are not made for each of them."""
+    return record.given_floats or (record.family == "elementwise" and record.cost != "function")
+
+
 def is_disturbed() -> bool:
     """Whether somebody looks on, or something but transforms and grad mode is on."""
     get = CONTEXT.__dict__.get
     return bool(
         LISTENERS
+        or get("in_step")
         or get("autocast") is not None
         or get("capture") is not None
         or get("anomaly")
@@ -66,16 +73,29 @@ def is_disturbed() -> bool:
 def is_bottom(x: Any, tracking: bool) -> bool:
     """Whether an operand is of no transform and no tape, and has few elements."""
     array = x._array
-    return (
-        array.__class__ is ndarray
-        and array.size <= MOST
-        and not (tracking and (x._requires_grad or (x._base is not None and x.requires_grad)))
-    )
+    if array.__class__ is not ndarray or array.size > MOST:
+        return False
+    if tracking and (x._requires_grad or (x._base is not None and x.requires_grad)):
+        return False
+    return x.__class__ is Tensor or not is_of_its_own(x)
+
+
+def is_of_its_own(x: Any) -> bool:
+    """Whether operations do something else with a tensor than with others."""
+    return any(kind is not None and kind.among((x,)) for kind in (HOOKS.sparse, HOOKS.wrappers))
 
 
 def are_few(operands: Sequence[Any]) -> bool:
     """Whether no operand has many elements; all are of no transform."""
     return all(x._array.size <= MOST for x in operands if isinstance(x, TensorBase))  # type: ignore[attr-defined]
+
+
+def are_large(operands: Sequence[Any]) -> bool:
+    """Whether what is done with operands is compiled: NumPy is quicker with complex numbers."""
+    arrays = [x._array for x in operands if isinstance(x, TensorBase)]  # type: ignore[attr-defined]
+    if any(array.dtype.kind == "c" for array in arrays):
+        return False
+    return any(array.size >= LARGE for array in arrays)
 
 
 def attempted(record: Record, operands: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -93,11 +113,9 @@ def attempted(record: Record, operands: Sequence[Any], params: dict[str, Any]) -
                 bottom = is_bottom(x, tracking)
     if not bottom:
         return None
-    return (
-        performed(record, operands, params)
-        if top is None
-        else top.attempt(record, operands, params)
-    )
+    if top is None:
+        return performed(record, operands, params)
+    return top.attempt(record, operands, params) if top.active else None
 
 
 def performed(step: Record, operands: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -118,37 +136,29 @@ def performed(step: Record, operands: Sequence[Any], params: dict[str, Any]) -> 
             return None
         if found is not None:
             return born(found)
-    most = max([x._array.size for x in operands if isinstance(x, TensorBase)], default=0)  # type: ignore[attr-defined]
-    if most >= LARGE:
-        found = beneath_levels(lambda: compiled(step, operands, params))
-    elif is_looked_at(step):
-        found = beneath_levels(lambda: straight(step, operands, params))
-    else:
-        return None
+    work = HOOKS.compile_step if are_large(operands) else straight
+    found = beneath_levels(lambda: work(step, operands, params))
     return None if found is None else born(found)
 
 
 def straight(step: Record, operands: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The same by kernels one after another (Note [straight programs])."""
-    tensors = [x for x in operands if isinstance(x, TensorBase)]
-    literals = [(k, x) for k, x in enumerate(operands) if not isinstance(x, TensorBase)]
+    """The same by kernels one after another (Note [straight programs]), or as it is.
+
+    As the level would have called it, its parts might be compiled steps, with other bits than the
+    program will have.
+    """
 
     def work() -> Any:
         return step.compose(*operands, **params)  # type: ignore[misc]
 
-    owned = step, operands, params, None
-    return HOOKS.straight.run((step, params, literals), tensors, work, owned, True)
-
-
-def compiled(step: Record, operands: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The same compiled as one (Note [fragments])."""
-    names, values = (*params,), (*params.values(),)
-    key = step, names, values, {}
-
-    def again(quick: Any) -> Any:
-        return HOOKS.fragments.described(step, operands, params, quick, step.compose)
-
-    return HOOKS.fragments.run_quickly(key, operands, again, (step, operands, params, None))
+    if is_looked_at(step):
+        tensors = [x for x in operands if isinstance(x, TensorBase)]
+        literals = [(k, x) for k, x in enumerate(operands) if not isinstance(x, TensorBase)]
+        owned = step, operands, params, None
+        found = HOOKS.straight.run((step, params, literals), tensors, work, owned, True)
+        if found is not None:
+            return found
+    return work()
 
 
 def beneath_levels(work: Any) -> Any:
@@ -157,11 +167,12 @@ def beneath_levels(work: Any) -> Any:
     levels, tracking, plain = context.levels, context.grad_enabled, context.plain
     try:  # not `with`: a KeyboardInterrupt may come where its end is entered
         context.levels, context.grad_enabled = (), False
-        context.plain = context.settled = True
+        context.plain = context.settled = context.in_step = True
         return work()
     finally:
         context.levels, context.grad_enabled = levels, tracking
         context.plain = context.settled = plain
+        context.in_step = False
 
 
 def born(found: Any) -> Any:

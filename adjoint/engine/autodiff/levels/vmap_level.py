@@ -10,6 +10,7 @@ from adjoint.engine.autodiff.levels.stack import entered, next_depth
 from adjoint.engine.autodiff.levels.steps import (
     attempted,
     computes_alone,
+    gives_floats,
     is_disturbed,
 )
 from adjoint.engine.core.operations.call import Call
@@ -191,8 +192,9 @@ def batched_record(record: Record) -> Record | None:
     """An operation for each element of batches in front of operands, as a composite.
 
     Its parameter `layers` has the batches, the outermost first, each as (size, which operands have
-    it, randomness, whether all results are to have it); `layers_beneath` those of what is batched in turn by what it is made of (rules,
-    or duals, of an operation on batches). None: it is not for programs, as what it does is more than its results.
+    it, randomness, whether all results are to have it); `layers_beneath` those of what is batched
+    in turn by what it is made of (rules, or duals, of an operation on batches). None: it is not for
+    programs, as what it does is more than its results.
     """
     if record.batched is None:
         record.batched = made_for_batches(record) if computes_alone(record) else False
@@ -227,6 +229,7 @@ def made_for_batches(record: Record) -> Record:
         compose=compose,
         part_by_part=record.part_by_part,
         given_a_draw=record.given_a_draw,
+        given_floats=gives_floats(record),
         with_batch=None if record.with_batch is None else with_batch,
         listed=False,
     )
@@ -285,7 +288,7 @@ def _compose(record: Record, xs: tuple[Any, ...], params: dict[str, Any]) -> tup
         outs = work(*_raise(level, xs, batched), **inner)
         found = outs if isinstance(outs, tuple) else (outs,)
         if inside.with_batch is None:
-            return tuple([_lower(level, o) for o in found])
+            return tuple([None if o is None else _lower(level, o) for o in found])
         if whole:  # written out: an expanded result is none of a program
             return tuple([None if o is None else _lower(level, o).contiguous() for o in found])
         there = inside.with_batch(batched, inner)  # type: ignore[misc]

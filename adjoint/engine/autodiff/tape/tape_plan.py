@@ -48,10 +48,10 @@ class TapePlan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "always_floating", "at_levels", "by_library", "elementwise", "handed", "hands_on", "higher", "joint",
-        "led", "met", "node_class", "noted", "of_few", "of_tape", "on_device", "outputs", "record",
-        "saves", "seen", "small", "steps", "straight", "tracked", "wants_out_specs", "wants_specs",
-        "whole",
+        "always_floating", "at_levels", "by_library", "elementwise", "handed", "hands_on", "higher",
+        "joint", "led", "met", "node_class", "noted", "of_few", "of_tape", "on_device", "outputs",
+        "record", "saves", "seen", "small", "steps", "straight", "tracked", "wants_out_specs",
+        "wants_specs", "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:

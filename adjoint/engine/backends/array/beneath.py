@@ -18,7 +18,8 @@ def execute_beneath(record: Record, operands: tuple[Any, ...], params: dict[str,
     """`execute`, by way of what finds native code and fragments, with the transforms left aside.
 
     Not what may ask for them while it runs: functions of the user's, subgraphs, and draws. A
-    composition that is no fragment is a step (Note [steps of levels]). Nor where somebody looks on, nor on other devices than the CPU.
+    composition that is no fragment is a step (Note [steps of levels]). Nor where somebody looks on,
+    nor on other devices than the CPU.
     """
     context = CONTEXT
     if record.window is not None:
@@ -45,7 +46,7 @@ def execute_beneath(record: Record, operands: tuple[Any, ...], params: dict[str,
         if isinstance(x, TensorBase) and x._array.__class__ is not ndarray:
             return execute(record, operands, params)
     if record.compose is not None and not record.large:
-        if not computes_alone(record):
+        if context.in_step or not computes_alone(record):
             return execute(record, operands, params)
         found = performed(record, operands, params) if are_few(operands) else None
         return execute(record, operands, params) if found is None else found

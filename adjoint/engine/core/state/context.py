@@ -55,6 +55,7 @@ class Context(threading.local):
     open_sizes: frozenset[int] = frozenset()
     # Programs on a GPU are made to run later: what they launch is asked for, not waited for.
     ahead: bool = False
+    in_step: bool = False  # parts of what is one for a level are called (Note [steps of levels])
     takers: tuple[Any, ...] = ()  # innermost last: called in an operation's place, outside captures
 
     @property

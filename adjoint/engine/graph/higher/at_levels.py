@@ -18,7 +18,7 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.autodiff.levels.grad_level import GradLevel
-from adjoint.engine.autodiff.levels.steps import attempted, is_disturbed
+from adjoint.engine.autodiff.levels.steps import attempted, gives_floats, is_disturbed
 from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
 from adjoint.engine.autodiff.tape.tape import RecordNode
 from adjoint.engine.autodiff.tape.tape_plan import TapePlan
@@ -57,6 +57,7 @@ class LevelRules(RuleOperation):
             compose=self.compose,
             part_by_part=True,
             given_a_draw=self.plan.record.given_a_draw,
+            given_floats=gives_floats(self.plan.record),
             listed=False,
         )
 
