@@ -9,7 +9,6 @@ from adjoint.engine.autodiff.tape.tape import attach
 from adjoint.engine.core.operations.levels import Level
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.shape.views import VIEW_SCATTER
 from adjoint.engine.tensor.tensor import Tensor, mark_view, symbolic_view
 from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload, write
@@ -56,10 +55,7 @@ class GradLevel(Level):
     def attempt(self, record: Record, operands: Any, params: dict[str, Any]) -> Any:
         if not record.part_by_part or record.joint is None:
             return None
-        inner = [
-            payload(x) if isinstance(x, TensorBase) and x._storage.level is self else x  # type: ignore[attr-defined]
-            for x in operands
-        ]
+        inner = [payload(x) if is_tensor(x) and x._storage.level is self else x for x in operands]
         before = CONTEXT.grad_enabled
         recording = before or self.always
         try:  # not `with`: a KeyboardInterrupt may come where its end is entered

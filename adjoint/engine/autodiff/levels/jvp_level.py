@@ -233,7 +233,7 @@ def _with_tangents(
             outs = [level.dual(o) for o in (found if isinstance(found, tuple) else (found,))]
             return (*[o.primal for o in outs], *[o.tangent for o in outs])
         results = record(*primals, **params)
-        outs = results if isinstance(results, tuple) else (results,)
-        if not any(o.dtype.is_inexact for o in outs):
-            return (*outs, *[None] * len(outs))
-        return (*outs, *level.tangents(record, primals, tangents, params, outs))
+        many = results if isinstance(results, tuple) else (results,)
+        if not any(o.dtype.is_inexact for o in many):
+            return (*many, *[None] * len(many))
+        return (*many, *level.tangents(record, primals, tangents, params, many))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.engine.autodiff.levels.grad_level import GradLevel
 from adjoint.engine.autodiff.levels.stack import entered, next_depth
 from adjoint.engine.autodiff.levels.steps import (
     attempted,
@@ -64,17 +63,22 @@ class VmapLevel(Level):
             return None
         batched = [isinstance(x, TensorBase) and x._storage.level is self for x in operands]  # type: ignore[attr-defined]
         values = [payload(x) if b else x for x, b in zip(operands, batched, strict=True)]
-        whole = record.with_batch is None or is_followed(CONTEXT.levels)
-        found = attempted(step, values, self.as_step(record, batched, params, whole))
+        found = attempted(step, values, self.as_step(record, batched, params))
         if found is None:
             return None
-        if whole:
+        if record.with_batch is None:
             return self.wrapped(found)
         there = record.with_batch(batched, params)
+        if found.__class__ is tuple:
+            return self.wrapped_where(found, there)
+        return self.wrap_payload(found) if there[0] else found
+
+    def wrapped_where(self, results: tuple[Any, ...], there: list[bool]) -> tuple[Any, ...]:
+        """The same for those that have the batch."""
         return tuple(
             [
-                self.wrap_payload(x) if x is not None and one else x
-                for x, one in zip(found, there, strict=True)
+                self.wrap_payload(x) if one and x is not None else x
+                for x, one in zip(results, there, strict=True)
             ]
         )
 
@@ -85,10 +89,10 @@ class VmapLevel(Level):
         return self.wrap_payload(results)
 
     def as_step(
-        self, record: Record, batched: list[bool], params: dict[str, Any], whole: bool = True
+        self, record: Record, batched: list[bool], params: dict[str, Any]
     ) -> dict[str, Any]:
         """The parameters of an operation on batches: a layer more than the operation's own."""
-        layer = self.size, tuple(batched), self.randomness, whole
+        layer = self.size, tuple(batched), self.randomness
         if "layers" not in params:
             return {**params, "layers": (layer,)}
         if record is BATCHED or record in BASES:
@@ -180,11 +184,6 @@ def is_differentiated(x: Any) -> bool:
     return x._storage.level is not None or (CONTEXT.grad_enabled and x.requires_grad)
 
 
-def is_followed(levels: Sequence[Any]) -> bool:
-    """Whether a tape is among levels: what has no batch would be counted once for each element."""
-    return any(isinstance(level, GradLevel) for level in levels)
-
-
 BASES: dict[Record, Record] = {}  # of operations on batches, what is done for each element
 
 
@@ -192,7 +191,7 @@ def batched_record(record: Record) -> Record | None:
     """An operation for each element of batches in front of operands, as a composite.
 
     Its parameter `layers` has the batches, the outermost first, each as (size, which operands have
-    it, randomness, whether all results are to have it); `layers_beneath` those of what is batched
+    it, randomness); `layers_beneath` those of what is batched
     in turn by what it is made of (rules, or duals, of an operation on batches). None: it is not for
     programs, as what it does is more than its results.
     """
@@ -282,22 +281,25 @@ def _lower(level: VmapLevel, value: Any) -> Any:
 
 def _compose(record: Record, xs: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
     """The results of an operation on batches, by its composition where it has one."""
-    (size, batched, randomness, whole), inside, inner = _within(record, params)
+    (size, batched, randomness), inside, inner = _within(record, params)
     with entered(VmapLevel(next_depth(), size, randomness, composes=True)) as level:
         work: Any = inside if inside.compose is None else inside.compose
         outs = work(*_raise(level, xs, batched), **inner)
         found = outs if isinstance(outs, tuple) else (outs,)
-        if inside.with_batch is None:
-            return tuple([None if o is None else _lower(level, o) for o in found])
-        if whole:  # written out: an expanded result is none of a program
-            return tuple([None if o is None else _lower(level, o).contiguous() for o in found])
-        there = inside.with_batch(batched, inner)  # type: ignore[misc]
+        there = _with_batch(inside, batched, inner, len(found))
         return tuple(
             [
-                _lower(level, o) if o is not None and one else o
+                _lower(level, o) if one and o is not None else o
                 for o, one in zip(found, there, strict=True)
             ]
         )
+
+
+def _with_batch(
+    record: Record, batched: Sequence[bool], params: dict[str, Any], outs: int
+) -> list[bool]:
+    """Which results have the batch."""
+    return [True] * outs if record.with_batch is None else record.with_batch(batched, params)
 
 
 def _joint(
@@ -308,14 +310,30 @@ def _joint(
     needed: Sequence[bool],
     params: dict[str, Any],
 ) -> list[Any]:
-    """The stated rules, batched; the cotangents of what the batch shares add up."""
-    (size, batched, randomness, _), inside, inner = _within(record, params)
+    """The stated rules, batched; the cotangents of what the batch shares add up.
+
+    Those of results that have no batch count once, not once for each element: they go apart.
+    """
+    (size, batched, randomness), inside, inner = _within(record, params)
+    there = _with_batch(inside, batched, inner, len(gs))
+    total: list[Any] = [None] * len(xs)
     with entered(VmapLevel(next_depth(), size, randomness, composes=True)) as level:
-        everything = [True] * len(outs)
-        call = Call(inside, _raise(level, xs, batched), inner, _raise(level, outs, everything))
-        pulled = call.pull(_raise(level, gs, everything), needed)
-        whole = [None if g is None else _lower(level, g) for g in pulled]
-    return [g if g is None or b else g.sum(0) for g, b in zip(whole, batched, strict=True)]
+        call = Call(inside, _raise(level, xs, batched), inner, _raise(level, outs, there))
+        for shared in (False, True):
+            given = [g if one is not shared else None for g, one in zip(gs, there, strict=True)]
+            if all(g is None for g in given):
+                continue
+            pulled = call.pull(_raise(level, given, there), needed)
+            for k, g in enumerate(pulled):
+                if g is None:
+                    continue
+                if not shared:
+                    g = _lower(level, g)
+                    g = g if batched[k] else g.sum(0)
+                elif g._storage.level is level:
+                    raise AssertionError(f"{inside.name}: a batch where the results have none")
+                total[k] = g if total[k] is None else total[k] + g
+    return total
 
 
 def _compose_recorded(*xs: Any, record: Record, **params: Any) -> tuple[Any, ...]:

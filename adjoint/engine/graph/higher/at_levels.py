@@ -20,6 +20,7 @@ from typing import Any
 from adjoint.engine.autodiff.levels.grad_level import GradLevel
 from adjoint.engine.autodiff.levels.steps import attempted, gives_floats, is_disturbed
 from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
+from adjoint.engine.autodiff.tape import tape_plan as kinds
 from adjoint.engine.autodiff.tape.tape import RecordNode
 from adjoint.engine.autodiff.tape.tape_plan import TapePlan
 from adjoint.engine.core.operations.dispatch import highest_level
@@ -45,6 +46,26 @@ class LevelRules(RuleOperation):
         """The cotangents of its operands."""
         return self.pulled(values, gs, needed, params)
 
+    def with_batch(self, batched: Sequence[bool], params: dict[str, Any]) -> list[bool]:
+        """Which cotangents have a batch: those whose rule is given something that has it."""
+        saves, plan = len(self.plan.saves), self.plan
+        if plan.joint is not None:
+            return [any(batched)] * len(self.positions)
+        there = []
+        for step in plan.steps:
+            if not self.wanted[step.position]:
+                continue
+            read = [saves] if plan.elementwise else []
+            for kind, key in step.arguments:
+                if kind == kinds.SAVED:
+                    read.append(key)
+                elif kind == kinds.SAVED_MANY:
+                    read += key
+                elif kind in (kinds.GRAD, kinds.GRADS):
+                    read += range(saves, len(batched))
+            there.append(any(batched[k] for k in read))
+        return there
+
     def made(self) -> Record:
         """The record."""
         return Record(
@@ -55,6 +76,7 @@ class LevelRules(RuleOperation):
             outputs=len(self.positions),
             joint=Rule.of(lambda values, gs, needed, params: self.pull(values, gs, needed, params)),
             compose=self.compose,
+            with_batch=self.with_batch,
             part_by_part=True,
             given_a_draw=self.plan.record.given_a_draw,
             given_floats=gives_floats(self.plan.record),
