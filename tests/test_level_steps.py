@@ -189,6 +189,23 @@ def test_gradients_on_the_tape_pass_through_steps() -> None:
     np.testing.assert_allclose(total().numpy(), want.numpy(), rtol=1e-9)
 
 
+def test_a_cotangent_that_is_handed_on_stays_where_it_was_on_the_tape() -> None:
+    """The bias of a sample has its layer's cotangent as it is, which others lead back to, too."""
+    x, b = normal(5, 3), WEIGHTS["b"].clone().requires_grad_(True)
+
+    def total(batch: Any) -> Any:
+        def of_bias(row: Any) -> Any:
+            one = ad.func.grad(lambda c: F.linear(row, WEIGHTS["w"], c).tanh().square().sum())
+            return one(b)
+
+        return batch(of_bias).square().sum()
+
+    for _ in range(OFTEN):
+        (got,) = ad.autograd.grad(total(lambda f: ad.func.vmap(f)(x)), b)
+    (want,) = ad.autograd.grad(total(lambda f: ad.stack([f(row) for row in x])), b)
+    np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-9)
+
+
 def dropped(randomness: str) -> Any:
     """Dropout in a batch of gradients."""
     x = ad.ones(6, 8, dtype=ad.float64)

@@ -87,12 +87,12 @@ def is_of_its_own(x: Any) -> bool:
 
 def are_few(operands: Sequence[Any]) -> bool:
     """Whether no operand has many elements; all are of no transform."""
-    return all(x._array.size <= MOST for x in operands if isinstance(x, TensorBase))  # type: ignore[attr-defined]
+    return all(x._array.size <= MOST for x in operands if isinstance(x, TensorBase))
 
 
 def are_large(operands: Sequence[Any]) -> bool:
     """Whether what is done with operands is compiled: NumPy is quicker with complex numbers."""
-    arrays = [x._array for x in operands if isinstance(x, TensorBase)]  # type: ignore[attr-defined]
+    arrays = [x._array for x in operands if isinstance(x, TensorBase)]
     if any(array.dtype.kind == "c" for array in arrays):
         return False
     return any(array.size >= LARGE for array in arrays)
@@ -105,7 +105,7 @@ def attempted(record: Record, operands: Sequence[Any], params: dict[str, Any]) -
     bottom = True
     for x in operands:
         if isinstance(x, TensorBase):
-            level = x._storage.level  # type: ignore[attr-defined]
+            level = x._storage.level
             if level is not None:
                 if top is None or level.depth > top.depth:
                     top = level

@@ -20,7 +20,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.shape.views import VIEW_SCATTER
-from adjoint.engine.tensor.tensor import Tensor, symbolic_view
+from adjoint.engine.tensor.tensor import Tensor, alias, symbolic_view
 from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload, write
 
 
@@ -39,7 +39,7 @@ class VmapLevel(Level):
         if record.is_view:
             source = operands[0]
             return symbolic_view(source, record.infer(source._spec, **params), record, params)
-        batched = [isinstance(x, TensorBase) and x._storage.level is self for x in operands]  # type: ignore[attr-defined]
+        batched = [isinstance(x, TensorBase) and x._storage.level is self for x in operands]
         values = [payload(x) if b else x for x, b in zip(operands, batched, strict=True)]
         if not is_disturbed():
             found = self.attempt(record, operands, params)
@@ -61,7 +61,7 @@ class VmapLevel(Level):
             step = batched_record(record)
         if not step:
             return None
-        batched = [isinstance(x, TensorBase) and x._storage.level is self for x in operands]  # type: ignore[attr-defined]
+        batched = [isinstance(x, TensorBase) and x._storage.level is self for x in operands]
         values = [payload(x) if b else x for x, b in zip(operands, batched, strict=True)]
         found = attempted(step, values, self.as_step(record, batched, params))
         if found is None:
@@ -287,12 +287,21 @@ def _compose(record: Record, xs: tuple[Any, ...], params: dict[str, Any]) -> tup
         outs = work(*_raise(level, xs, batched), **inner)
         found = outs if isinstance(outs, tuple) else (outs,)
         there = _with_batch(inside, batched, inner, len(found))
-        return tuple(
-            [
-                _lower(level, o) if one and o is not None else o
-                for o, one in zip(found, there, strict=True)
-            ]
-        )
+        lowered = [
+            _lower(level, o) if one and o is not None else o
+            for o, one in zip(found, there, strict=True)
+        ]
+    return tuple(lowered) if CONTEXT.capture is not None else _apart(lowered, xs)
+
+
+def _apart(outs: list[Any], xs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Results that are tensors of their own: a tape puts each on it, which no operand may be."""
+    seen = set(map(id, xs))
+    for k, out in enumerate(outs):
+        if id(out) in seen and out is not None:
+            outs[k] = alias(out)
+        seen.add(id(out))
+    return tuple(outs)
 
 
 def _with_batch(

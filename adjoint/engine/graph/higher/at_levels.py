@@ -119,7 +119,7 @@ def are_few_of(values: Sequence[Any]) -> bool:
     """Whether values have few elements, those of batches in all."""
     sizes = [x.size for x in CONTEXT.levels if isinstance(x, VmapLevel)]
     most = MOST_DIFFERENTIATED // max(prod(sizes), 1)
-    return all(x._array.size <= most for x in values if isinstance(x, TensorBase))  # type: ignore[attr-defined]
+    return all(x._array.size <= most for x in values if isinstance(x, TensorBase))
 
 
 def operation_of(plan: TapePlan, needed: Sequence[bool] | None, grads: int) -> Any:
