@@ -92,7 +92,7 @@ class JvpLevel(Level):
         there: list[bool] = []
         for x in operands:
             tangent = None
-            if isinstance(x, TensorBase) and x._storage.level is self:  # type: ignore[attr-defined]
+            if isinstance(x, TensorBase) and x._storage.level is self:
                 x, tangent = payload(x)  # type: ignore[arg-type]
             values.append(x)
             there.append(tangent is not None)

@@ -383,7 +383,7 @@ class Hooks:
     join_memory: Callable[..., None] = _unset  # the same
     put_workers_first: Callable[[], None] = _unset  # NumPy's threads off: backends.threads
     fragments: Any = None  # what runs large eager operations: graph.eager.fragments
-    compile_step: Callable[..., Any] = _unset  # what a transform makes of one: graph.eager
+    compile_step: Callable[..., Any] = _unset  # what a transform makes of one: graph.higher
     straight: Any = None  # small operations made of many: graph.eager.straight
     straighten: Callable[..., Any] = _unset  # a graph as calls of kernels: backends.array.straight
     small_code: bool = False  # whether native code for few elements is loaded: backends.llvm.small
