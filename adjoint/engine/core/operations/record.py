@@ -194,8 +194,8 @@ class Record:
     in_any_order: bool = False
     in_steps: bool = False  # no composite, but its kernel takes several: worth a straight program
     seen: int = 0  # calls of a single kernel on the tape (Note [seen on the tape])
-    # Itself on batches and on duals, once `vmap` and `jvp` met it; False: never (Note [steps of
-    # levels]).
+    # Itself on batches and on duals, once `vmap` and `jvp` met it; False: never. See
+    # Note [steps of levels].
     batched: Any = None
     pushed: Any = None
     # Of such a one: which results have a batch, where these operands have; None: all.
