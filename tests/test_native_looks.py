@@ -186,3 +186,28 @@ print("as it was")
 def test_what_programs_replaced_stays() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.stdout == "as it was\n", done.stderr
+
+
+# Native code is loaded after some calls; before that Python reads the properties.
+LOADED_BETWEEN = """
+import adjoint as ad
+from adjoint.engine.backends.llvm.small import loops
+
+@ad.compile
+def f(x):
+    return x.to(ad.float64) if x.dtype is ad.float32 and x.ndim == 2 else x
+
+before = vars(ad.Tensor)["dtype"]
+f(ad.ones(2, 3))
+loops.native()
+assert vars(ad.Tensor)["dtype"] is not before
+f(ad.ones(2, 3))
+assert f.traces == 1, f.recordings()
+ad.Tensor.dtype = property(lambda x: ad.float16)
+assert f(ad.ones(2, 3)) is not None
+assert f.traces == 2, f.recordings()
+"""
+
+
+def test_a_recording_outlasts_that_properties_are_read_natively() -> None:
+    subprocess.run([sys.executable, "-c", LOADED_BETWEEN], check=True)

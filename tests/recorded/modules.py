@@ -182,7 +182,7 @@ def layers() -> Iterator[Case]:
     )  # fmt: skip
 
 
-ACTIVATIONS = (
+ACTIVATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("CELU", {"alpha": 0.7}), ("ELU", {"alpha": 1.3}), ("GELU", {}), ("GELU", {"approximate": "tanh"}),
     ("Hardshrink", {"lambd": 0.4}), ("Hardsigmoid", {}), ("Hardswish", {}),
     ("Hardtanh", {"min_val": -0.5, "max_val": 0.8}), ("LeakyReLU", {"negative_slope": 0.2}),

@@ -8,6 +8,8 @@ from typing import Any
 # Others' functions in the place of methods of Tensor's own, by name. Compositions and rules call
 # those, so while there are any, what is recorded does not follow from the package's code.
 REPLACED: dict[str, Any] = {}
+# Properties of Tensor's own that native code reads, and those in Python whose place they took.
+READ_NATIVELY: dict[property, property] = {}
 
 _HOMES: dict[int, str] = {}  # where classes are written that programs know by another module
 

@@ -34,7 +34,7 @@ from adjoint.engine.core.operations.overrides import (
     refuse_foreign_function,
 )
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.ownership import module_of
+from adjoint.engine.core.ownership import READ_NATIVELY, module_of
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state import forks
 from adjoint.engine.tensor.tensor import Tensor, TensorType
@@ -240,6 +240,7 @@ def read_by(name: str, getter: Callable[[Any], Any]) -> None:
     plain, form = ASKED[name]
     if vars(Tensor)[name] is plain:
         made = property(getter, plain.fset, plain.fdel, plain.__doc__)
+        READ_NATIVELY[made] = plain  # to compiled functions that looked at it nothing has changed
         ASKED[name] = (made, form)
         vars(TensorType)[name].put(Tensor, made)
 

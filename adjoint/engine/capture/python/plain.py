@@ -9,6 +9,8 @@ import re
 import types
 from typing import Any
 
+from adjoint.engine.core.ownership import READ_NATIVELY
+
 IMMUTABLE_TYPE = 1 << 8  # flag of classes that C defined and nobody can change
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing", "__slots__": ()})()
 
@@ -109,6 +111,8 @@ def same(now: Any, then: Any) -> bool:
         return False
     if kind in (float, complex):
         return repr(now) == repr(then)  # tells zeros apart, and takes a NaN for itself
+    if kind is property:
+        return READ_NATIVELY.get(now) is then
     if kind is tuple:
         return len(now) == len(then) and all(map(same, now, then))
     return is_plain(then) and bool(now == then)
