@@ -10,6 +10,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.autodiff.levels import steps
+from adjoint.engine.core.operations import small_calls
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
@@ -21,8 +22,9 @@ CALLS = 3
 
 
 @pytest.fixture(autouse=True)
-def programs() -> Iterator[None]:
-    """Programs are made from the first calls on, and anew."""
+def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Programs are made from the first calls on, and anew, whatever ran before."""
+    monkeypatch.setattr(small_calls, "FIRST", 1 << 30)
     before = STRAIGHT.calls
     STRAIGHT.forget()
     STRAIGHT.calls = 1 << 20  # as in a process that has run for a while

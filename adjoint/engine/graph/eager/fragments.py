@@ -113,6 +113,15 @@ def most_shapes(owner: Any, tensors: Sequence[Tensor]) -> int:
     return FEW_SHAPES if few else SHAPES
 
 
+def of_any_shape(key: Any, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    """What kinds have in common that differ in shapes alone."""
+    return (key[0], *[(t._array.dtype, t.ndim) for t in tensors])
+
+
+def no_fragment() -> None:
+    """What is kept of a kind that is not asked for."""
+
+
 class Fragments:
     """The fragments of this process, by kind; None for kinds that run as they are."""
 
@@ -197,7 +206,7 @@ class Fragments:
 
     def is_among_first(self, key: Any, tensors: Sequence[Tensor], kind: Any) -> bool:
         """Whether a new kind is one of as many shapes of its operation as get fragments."""
-        family = (key[0], *[(t._array.dtype, t.ndim) for t in tensors])
+        family = of_any_shape(key, tensors)
         count = self.shapes[family] = self.shapes.get(family, 0) + 1
         if count <= most_shapes(key[0], tensors):
             return True
@@ -212,8 +221,11 @@ class Fragments:
         """A fragment that is one of many (Note [open kinds])."""
         while len(self.by_kind) >= KEPT:
             self.by_kind.popitem(last=False)
+        count = self.shapes.get(of_any_shape(key, tensors), 0)
+        # Beyond, the disk must not decide which kinds have fragments.
+        by_itself = count < most_shapes(key[0], tensors)
+        kept = partial(self.kept, key, tensors, numbers) if by_itself else no_fragment
         try:
-            kept = partial(self.kept, key, tensors, numbers)
             return self.open.find(key[0], looked, tensors, numbers, self.shared, kept)
         except Unfit:
             return None

@@ -59,12 +59,13 @@ LOOKED_AT = 1 << 15  # elements up to which looking takes no longer than operati
 def are_between(x: Tensor, low: float, high: float) -> bool:
     """Whether floats are seen to lie between two numbers, so that it need not be required.
 
-    False as well where nobody may look, and where there are too many.
+    False as well where nobody may look, where there are too many, and where they do not lie row by
+    row, as what `require` gives does.
     """
     array = x._array
     if array.__class__ is not ndarray or array.dtype.kind != "f" or array.size > LOOKED_AT:
         return False
-    if not CONTEXT.plain or LISTENERS:
+    if not CONTEXT.plain or LISTENERS or not array.flags.c_contiguous:
         return False
     if array.size <= FEWEST:
         return all(low <= number <= high for number in array.reshape(-1).tolist())

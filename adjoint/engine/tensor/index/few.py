@@ -124,7 +124,8 @@ def places_of(key: Any, rank: int) -> tuple[tuple[Tensor, ...], tuple[int, ...]]
     picks = picks_of(key, rank)
     if picks is None or picks[0] is not None or not picks[2]:
         return (), ()
-    return picks[2:]
+    tensors, dims = picks[2:]
+    return tuple([x if x.__class__ is Tensor else wrap(x.copy()) for x in tensors]), dims
 
 
 def shape_of_chosen(
