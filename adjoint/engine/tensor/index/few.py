@@ -125,7 +125,7 @@ def places_of(key: Any, rank: int) -> tuple[tuple[Tensor, ...], tuple[int, ...]]
     if picks is None or picks[0] is not None or not picks[2]:
         return (), ()
     tensors, dims = picks[2:]
-    return tuple([x if x.__class__ is Tensor else wrap(x.copy()) for x in tensors]), dims
+    return tuple([x if x.__class__ is Tensor else wrap(np.array(x)) for x in tensors]), dims
 
 
 def shape_of_chosen(
